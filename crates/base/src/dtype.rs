@@ -128,8 +128,8 @@ impl DType {
     pub fn round(self, value: f64) -> f64 {
         match self {
             DType::F32 => f64::from(value as f32),
-            DType::F16 => f16::from_f64(value).to_f64(),
-            DType::BF16 => bf16::from_f64(value).to_f64(),
+            DType::F16 => to_f16(value).to_f64(),
+            DType::BF16 => to_bf16(value).to_f64(),
             DType::F8(format, scale) => {
                 let unit = 2f64.powi(scale.into());
                 format.decode(format.encode(value / unit)) * unit
@@ -155,8 +155,8 @@ impl DType {
     pub fn write_f64(self, value: f64, bytes: &mut [u8]) {
         match self {
             DType::F32 => bytes.copy_from_slice(&(value as f32).to_le_bytes()),
-            DType::F16 => bytes.copy_from_slice(&f16::from_f64(value).to_le_bytes()),
-            DType::BF16 => bytes.copy_from_slice(&bf16::from_f64(value).to_le_bytes()),
+            DType::F16 => bytes.copy_from_slice(&to_f16(value).to_le_bytes()),
+            DType::BF16 => bytes.copy_from_slice(&to_bf16(value).to_le_bytes()),
             DType::F8(format, scale) => bytes[0] = format.encode(value / 2f64.powi(scale.into())),
             DType::Bool => bytes[0] = u8::from(value != 0.0),
             _ => self.write_int(saturate(self, value), bytes),
@@ -193,6 +193,26 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     bytes.try_into().expect("the slice is one element long")
 }
 
+/// `half` converts from f64 in two roundings. Rounding to odd in between keeps what the second one must
+/// know about the bits that the first one drops, so the result is rounded once.
+fn to_f16(value: f64) -> f16 {
+    f16::from_f32(round_to_odd(value))
+}
+
+fn to_bf16(value: f64) -> bf16 {
+    bf16::from_f32(round_to_odd(value))
+}
+
+/// The f32 itself if exact, otherwise of the two around the value the one with an odd last bit.
+fn round_to_odd(value: f64) -> f32 {
+    let nearest = value as f32;
+    if f64::from(nearest) == value || !nearest.is_finite() {
+        return nearest;
+    }
+    let beyond = f64::from(nearest).abs() > value.abs();
+    f32::from_bits((nearest.to_bits() - u32::from(beyond)) | 1)
+}
+
 /// Truncation toward zero, saturating; NaN becomes 0.
 fn saturate(dtype: DType, value: f64) -> i128 {
     let (low, high) = dtype.int_range().expect("only integer types saturate");
@@ -226,6 +246,11 @@ mod tests {
         assert_eq!(DType::F16.round(2049.0), 2048.0);
         assert_eq!(DType::F16.round(70000.0), f64::INFINITY);
         assert_eq!(DType::BF16.round(257.0), 256.0);
+        // One rounding: just above a tie goes up, however little.
+        assert_eq!(DType::F16.round(1.0 + 2f64.powi(-11) + 2f64.powi(-40)), 1.0 + 2f64.powi(-10));
+        assert_eq!(DType::F16.round(1.0 + 2f64.powi(-11)), 1.0);
+        assert_eq!(DType::BF16.round(-1.0 - 2f64.powi(-8) - 2f64.powi(-40)), -1.0 - 2f64.powi(-7));
+        assert_eq!(DType::F16.round(2f64.powi(-25) + 2f64.powi(-60)), 2f64.powi(-24));
         assert_eq!(DType::F8(F8Format::F143, -3).round(31.0), 30.0);
         assert_eq!(DType::I8.round(-1e9), -128.0);
         assert_eq!(DType::U8.round(-1.0), 0.0);

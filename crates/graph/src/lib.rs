@@ -1,1 +1,31 @@
-//! TODO
+//! The tensor IR: what is computed, on tensors. A module of constants and functions over a small closed
+//! set of primitive ops; its types, text format, validator, builder and reference evaluator. Everything
+//! else about models is a composite: a named function with a body of primitives.
+//! Knows no tiles, cycles, machines or files.
+
+mod bind;
+mod builder;
+mod consts;
+pub mod dims;
+pub mod errors;
+mod eval;
+pub mod generate;
+mod module;
+mod op;
+mod ops;
+pub mod random;
+pub mod testing;
+pub mod text;
+mod types;
+mod validate;
+
+pub use bind::bind_dims;
+pub use builder::{Builder, rebuild};
+pub use consts::{Const, ConstData};
+pub use eval::{EvalOptions, eval, eval_with};
+pub use module::{ConstId, Func, FuncId, Module, Node, NodeId, Value, ValueDef, ValueId};
+pub use op::{Conv, Distribution, Dot, Op, Pad, ReduceWindow, Scan, Slice, Sort};
+pub use ops::infer;
+pub use text::{fuzz_parse, parse, print};
+pub use types::{Dim, Dims, TensorType, known_dims};
+pub use validate::{call_order, validate};
