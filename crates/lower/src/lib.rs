@@ -1,1 +1,78 @@
-//! TODO
+//! From a graph to a tile program: *plan* (which tile holds and does what), *emit* (compute sets and
+//! exchanges), *place* (addresses, and whether it fits).
+//!
+//! The cost of compiling follows the number of operations and the unevenness of splits, not the number
+//! of tiles or replicas. Knows nothing of how programs are simulated.
+
+mod emit;
+pub mod errors;
+mod fit;
+mod layouts;
+mod place;
+mod plan;
+mod prepare;
+
+pub use emit::{Emitted, emit};
+pub use fit::fit;
+pub use layouts::{balanced, flat, normalize};
+pub use place::{Placed, place};
+pub use plan::{Plan, plan, print_plan};
+pub use prepare::{Precision, inline_calls, supported, with_precision};
+
+use pando_base::Result;
+use pando_graph::Module;
+use pando_machine::Machine;
+use pando_profile::Fit;
+
+/// What a user may choose.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Share of a tile's memory that one operation's temporaries may take while planning. Default 0.6, as
+    /// PopLibs documents (poplar.md section 3.3).
+    pub available_memory_proportion: f64,
+    /// Tensors are not split into pieces below this many bytes, unless work demands it.
+    pub min_tile_bytes: u64,
+    /// Type of partial sums where inputs are half precision: f32 unless the user asks for f16.
+    pub half_partials: bool,
+    /// Chips that run the same program on their own data.
+    pub replicas: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { available_memory_proportion: 0.6, min_tile_bytes: 128, half_partials: false, replicas: 1 }
+    }
+}
+
+/// A compiled model: the program, where its constants, inputs and outputs are, and whether it fits.
+pub struct Compiled {
+    pub module: Module,
+    pub plan: Plan,
+    pub emitted: Emitted,
+    pub placed: Placed,
+    pub fit: Fit,
+}
+
+/// Compiles the function named `main`. Every unsupported operation is reported in one error.
+pub fn compile(module: &Module, machine: &Machine, options: &Options) -> Result<Compiled> {
+    let module = inline_calls(module)?;
+    supported(&module)?;
+    let plan = plan(&module, machine, options)?;
+    let emitted = emit(&module, &plan, machine, options);
+    check_kernels(&emitted.program)?;
+    let placed = place(&emitted.program, machine);
+    let fit = fit(&emitted.program, machine, &placed);
+    Ok(Compiled { module, plan, emitted, placed, fit })
+}
+
+/// Kernels know best which element types they take; what they refuse is the user's problem, anything else
+/// that the validator finds is ours.
+fn check_kernels(program: &pando_tile::Program) -> Result<()> {
+    let Err(problem) = pando_tile::validate(program) else { return Ok(()) };
+    match problem.place {
+        pando_tile::validate::Place::Group(id, _) => {
+            Err(errors::kernel_refuses(&program.compute_sets[id].name, &problem.message))
+        }
+        _ => panic!("lowering made an invalid program: {}\n{}", problem.message, pando_tile::print(program)),
+    }
+}

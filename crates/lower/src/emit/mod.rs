@@ -1,0 +1,263 @@
+//! Emission: writes down what the plan decided as variables, compute sets and exchanges. Mechanical: no
+//! costs are weighed here.
+
+mod contract;
+mod elementwise;
+mod lookup;
+mod movement;
+mod reduce;
+
+use crate::Options;
+use crate::layouts::normalize;
+use crate::plan::{Method, Plan};
+use crate::prepare::value_name;
+use pando_base::{DType, Shape, SideTable};
+use pando_graph::{ConstData, ConstId, Func, Module, Node, NodeId, Op, ValueDef, ValueId};
+use pando_machine::Machine;
+use pando_tile::{
+    ComputeSet, Copy, CopyMap, Exchange, Grid, Group, Init, Kernel, Layout, Operand, Program, Region, Role,
+    Step, Var, VarId,
+};
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+
+/// A program and what its variables stand for.
+pub struct Emitted {
+    pub program: Program,
+    /// One per parameter of `main`.
+    pub inputs: Vec<VarId>,
+    /// One per result of `main`.
+    pub outputs: Vec<VarId>,
+    /// The module's constant behind a variable whose contents are supplied from outside.
+    pub constants: SideTable<VarId, Option<ConstId>>,
+}
+
+/// The program of a planned module.
+pub fn emit(module: &Module, plan: &Plan, machine: &Machine, options: &Options) -> Emitted {
+    let func = module.funcs.values().next().expect("an inlined module has one function");
+    let mut program = Program::new(func.name.clone(), machine.chip.tiles);
+    program.replicas = options.replicas;
+    let mut emitter = Emitter {
+        module,
+        func,
+        plan,
+        options,
+        program,
+        constants: SideTable::default(),
+        homes: SideTable::default(),
+        fetched: FxHashMap::default(),
+        pending: Vec::new(),
+        names: FxHashSet::default(),
+    };
+    let inputs = emitter.inputs();
+    for (id, node) in func.nodes.iter() {
+        emitter.node(id, node);
+    }
+    let outputs = emitter.outputs();
+    Emitted { program: emitter.program, inputs, outputs, constants: emitter.constants }
+}
+
+struct Emitter<'a> {
+    module: &'a Module,
+    func: &'a Func,
+    plan: &'a Plan,
+    options: &'a Options,
+    program: Program,
+    constants: SideTable<VarId, Option<ConstId>>,
+    /// Where each value is stored.
+    homes: SideTable<ValueId, Option<VarId>>,
+    /// Copies of values in other layouts.
+    fetched: FxHashMap<(ValueId, Layout), VarId>,
+    /// Copies of the exchange to come.
+    pending: Vec<Copy>,
+    names: FxHashSet<String>,
+}
+
+impl Emitter<'_> {
+    fn node(&mut self, id: NodeId, node: &Node) {
+        let method = self.plan.methods[id].as_ref().expect("every node is planned");
+        match (&node.op, method) {
+            // Stored when first used.
+            (Op::Constant(_), _) => {}
+            (Op::Dot(_), Method::Matmul(plan)) => self.matmul(node, plan),
+            (Op::Conv(_), Method::Conv(plan)) => self.conv(node, plan),
+            (Op::Gather { .. }, Method::Gather(plan)) => self.gather(node, plan),
+            (Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select | Op::Convert(_), _) => {
+                self.elementwise(node)
+            }
+            (Op::Iota { axis, .. }, _) => self.iota(*axis, node),
+            (Op::Broadcast { axes, .. }, _) => self.broadcast(axes, node),
+            (Op::Reduce { func, axes }, _) => self.reduce(*func, axes, node),
+            (Op::Reshape { .. }, _) => self.reshape(node),
+            (Op::Transpose { perm }, _) => self.transpose(perm, node),
+            (Op::Slice(slice), _) => self.slice(slice, node),
+            (Op::Pad(pad), _) => self.pad(pad, node),
+            (Op::Concat { axis }, _) => self.concat(*axis, node),
+            (Op::Reverse { axes }, _) => self.reverse(axes, node),
+            (op, _) => unreachable!("{op} was refused as unsupported"),
+        }
+    }
+
+    fn shape(&self, value: ValueId) -> Shape {
+        self.func.ty(value).shape().expect("sizes were checked to be numbers")
+    }
+
+    fn dtype(&self, value: ValueId) -> DType {
+        self.func.ty(value).dtype
+    }
+
+    fn layout(&self, value: ValueId) -> Layout {
+        self.plan.layouts[value].clone().expect("every value is planned")
+    }
+
+    /// What a step that computes the node is called: operation and result.
+    fn label(&self, node: &Node) -> String {
+        format!("{}/{}", node.op, value_name(self.func, node.results[0]).trim_start_matches('%'))
+    }
+
+    fn unique_name(&mut self, base: &str) -> String {
+        let mut name = base.to_string();
+        let mut next = 1;
+        while !self.names.insert(name.clone()) {
+            name = format!("{base}.{next}");
+            next += 1;
+        }
+        name
+    }
+
+    fn base_name(&self, value: ValueId) -> String {
+        let name = &self.func.values[value].name;
+        if name.is_empty() { format!("v{}", pando_base::Id::index(value)) } else { name.clone() }
+    }
+
+    fn push_var(&mut self, base: &str, dtype: DType, shape: Shape, layout: &Layout, role: Role) -> VarId {
+        let name = self.unique_name(base);
+        let home = normalize(layout, &shape);
+        self.program.vars.push(Var { name, dtype, shape, home, role })
+    }
+
+    fn temp(&mut self, base: &str, dtype: DType, shape: Shape, layout: &Layout) -> VarId {
+        self.push_var(base, dtype, shape, layout, Role::Temp)
+    }
+
+    /// Storage for the result of a node, in its planned layout.
+    fn result(&mut self, node: &Node) -> VarId {
+        let value = node.results[0];
+        let role = if self.func.results.contains(&value) { Role::Output } else { Role::Temp };
+        let var = self.push_var(
+            &self.base_name(value),
+            self.dtype(value),
+            self.shape(value),
+            &self.layout(value),
+            role,
+        );
+        self.homes[value] = Some(var);
+        var
+    }
+
+    fn inputs(&mut self) -> Vec<VarId> {
+        let mut inputs = Vec::new();
+        for &param in &self.func.params {
+            let name = self.base_name(param);
+            let var =
+                self.push_var(&name, self.dtype(param), self.shape(param), &self.layout(param), Role::Input);
+            self.homes[param] = Some(var);
+            self.program.body.push(Step::HostIn(var));
+            inputs.push(var);
+        }
+        inputs
+    }
+
+    /// Results that are inputs, constants or named twice get a variable of their own.
+    fn outputs(&mut self) -> Vec<VarId> {
+        let mut outputs: Vec<VarId> = Vec::new();
+        for &value in &self.func.results {
+            let home = self.home(value);
+            let own = matches!(self.program.vars[home].role, Role::Output) && !outputs.contains(&home);
+            outputs.push(if own { home } else { self.copied_output(value, home) });
+        }
+        self.flush("outputs");
+        self.program.body.extend(outputs.iter().map(|&var| Step::HostOut(var)));
+        outputs
+    }
+
+    fn copied_output(&mut self, value: ValueId, home: VarId) -> VarId {
+        let shape = self.shape(value);
+        let layout = crate::layouts::without_copies(&self.program.vars[home].home, &shape);
+        let name = format!("{}.out", self.base_name(value));
+        let var = self.push_var(&name, self.dtype(value), shape.clone(), &layout, Role::Output);
+        self.pending.push(Copy {
+            src: home,
+            dsts: SmallVec::from_slice(&[var]),
+            map: CopyMap::identity(&shape),
+        });
+        var
+    }
+
+    /// The variable that stores a value; constants are made here, at their first use.
+    fn home(&mut self, value: ValueId) -> VarId {
+        if let Some(var) = self.homes[value] {
+            return var;
+        }
+        let ValueDef::Node(node, _) = self.func.values[value].def else {
+            unreachable!("inputs are stored first")
+        };
+        let Op::Constant(id) = self.func.nodes[node].op else {
+            unreachable!("{value} is used before it is computed")
+        };
+        let constant = &self.module.consts[id];
+        let init = match &constant.data {
+            ConstData::Splat(value) => Init::Splat(*value),
+            // Small enough to be read in the text; everything else stays with the module.
+            ConstData::Dense(tensor) if tensor.num_elements() <= 16 => Init::Dense(tensor.clone()),
+            _ => Init::Extern,
+        };
+        let name = if constant.name.is_empty() { self.base_name(value) } else { constant.name.clone() };
+        let layout = self.layout(value);
+        let var = self.push_var(&name, self.dtype(value), self.shape(value), &layout, Role::Constant(init));
+        self.constants[var] = Some(id);
+        self.homes[value] = Some(var);
+        var
+    }
+
+    /// A variable that holds the value in the layout: where it is stored, or a copy that the next exchange
+    /// makes.
+    fn fetch(&mut self, value: ValueId, layout: &Layout) -> VarId {
+        let shape = self.shape(value);
+        let wanted = normalize(layout, &shape);
+        let home = self.home(value);
+        if self.program.vars[home].home == wanted {
+            return home;
+        }
+        if let Some(&var) = self.fetched.get(&(value, wanted.clone())) {
+            return var;
+        }
+        let name = format!("{}.at", self.base_name(value));
+        let var = self.temp(&name, self.dtype(value), shape.clone(), &wanted);
+        self.pending.push(Copy {
+            src: home,
+            dsts: SmallVec::from_slice(&[var]),
+            map: CopyMap::identity(&shape),
+        });
+        self.fetched.insert((value, wanted), var);
+        var
+    }
+
+    /// Ends the exchange to come.
+    fn flush(&mut self, name: &str) {
+        if !self.pending.is_empty() {
+            let copies = std::mem::take(&mut self.pending);
+            let id = self.program.exchanges.push(Exchange { name: name.into(), copies });
+            self.program.body.push(Step::Exchange(id));
+        }
+    }
+
+    /// Runs one group as a compute set of its own, after the exchange to come.
+    fn compute(&mut self, name: &str, kernel: Kernel, grid: &Grid, operands: Vec<(VarId, Region)>) {
+        self.flush(name);
+        let operands = operands.into_iter().map(|(var, region)| Operand { var, region }).collect();
+        let group = Group { kernel, grid: grid.clone(), operands };
+        let id = self.program.compute_sets.push(ComputeSet { name: name.into(), groups: vec![group] });
+        self.program.body.push(Step::Compute(id));
+    }
+}

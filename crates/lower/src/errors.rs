@@ -1,0 +1,29 @@
+//! What users are told when a model cannot be lowered.
+
+use pando_base::Error;
+
+pub fn no_main() -> Error {
+    Error::new("the module has no function named 'main'; name the one to compile so")
+}
+
+/// All at once, so that a user sees the whole distance.
+pub fn unsupported(operations: &[String]) -> Error {
+    let list = operations.join("; ");
+    Error::new(format!(
+        "{} operation(s) cannot be lowered to tiles yet: {list}. `pando run` computes the model without a system",
+        operations.len()
+    ))
+}
+
+pub fn no_elements(func: &str, value: &str) -> Error {
+    Error::new(format!("{func}: {value} has no elements, so there is nothing to place on tiles"))
+}
+
+/// `operation` as steps are called: `dot/y`.
+pub fn kernel_refuses(operation: &str, reason: &str) -> Error {
+    let (op, value) = operation.split_once('/').unwrap_or((operation, "?"));
+    let reason = reason.split_once(") ").map_or(reason, |(_, rest)| rest);
+    Error::new(format!(
+        "{op} (%{value}) cannot be lowered to tiles: {reason}. `pando run` computes the model without a system"
+    ))
+}

@@ -1,0 +1,104 @@
+//! Whether a placed program fits a tile's memory, and what to do if not. Not fitting is an answer.
+
+use crate::place::Placed;
+use pando_machine::Machine;
+use pando_profile::{Fit, VarUse};
+use pando_tile::memory::{largest_vars, memory_over_time, step_at};
+use pando_tile::{Program, Role, Step, VarId};
+
+/// How many variables the report names.
+const NAMED: usize = 5;
+
+pub fn fit(program: &Program, machine: &Machine, placed: &Placed) -> Fit {
+    let available = machine.chip.sram.bytes_per_tile;
+    let (used, tile, point) = worst(program, placed);
+    let largest = largest_vars(program, &placed.live, tile, point, NAMED);
+    let over = used.saturating_sub(available);
+    Fit {
+        fits: over == 0,
+        tile,
+        used_bytes: used,
+        available_bytes: available,
+        over_bytes: over,
+        operation: step_at(program, point).map_or_else(String::new, |step| step_name(program, step)),
+        largest: largest
+            .iter()
+            .map(|&(var, bytes)| VarUse { name: program.vars[var].name.clone(), bytes })
+            .collect(),
+        remedy: if over == 0 { String::new() } else { remedy(program, placed, tile, &largest, available) },
+    }
+}
+
+/// The highest used address, on which tile and at which point. The address counts, not the sum: gaps
+/// that placement leaves are memory that the program needs.
+fn worst(program: &Program, placed: &Placed) -> (u64, u32, u32) {
+    let last = program
+        .vars
+        .ids()
+        .filter(|&id| placed.live.ranges[id].is_some())
+        .max_by_key(|&id| (end_of(program, placed, id), std::cmp::Reverse(id)));
+    let over_time = memory_over_time(program, &placed.live, &placed.fixed.total());
+    match last {
+        Some(id) if end_of(program, placed, id) > placed.base_bytes => {
+            let (tile, point) = fullest_holder(program, placed, id, &over_time);
+            (end_of(program, placed, id), tile, point)
+        }
+        _ => (placed.base_bytes, placed.fixed.total().max().1, 0),
+    }
+}
+
+fn end_of(program: &Program, placed: &Placed, id: VarId) -> u64 {
+    placed.placement.offset_bytes[id] + program.vars[id].max_tile_bytes()
+}
+
+/// The first tile with the largest block of the variable, and the point of its life with most memory in
+/// use.
+fn fullest_holder(
+    program: &Program,
+    placed: &Placed,
+    id: VarId,
+    over_time: &pando_tile::memory::MemoryOverTime,
+) -> (u32, u32) {
+    let (_, tile) = pando_tile::memory::var_bytes(&program.vars[id]).max();
+    let (first, last) = placed.live.ranges[id].expect("only live variables are asked about");
+    let point =
+        (first..=last).max_by_key(|&point| (over_time.peaks[point as usize].0, std::cmp::Reverse(point)));
+    (tile, point.unwrap_or(first))
+}
+
+fn step_name(program: &Program, step: &Step) -> String {
+    match step {
+        Step::Compute(id) => program.compute_sets[*id].name.clone(),
+        Step::Exchange(id) => format!("exchange before {}", program.exchanges[*id].name),
+        Step::HostIn(var) => format!("host input %{}", program.vars[*var].name),
+        Step::HostOut(var) => format!("host output %{}", program.vars[*var].name),
+        Step::Repeat { .. } => "loop".into(),
+    }
+}
+
+/// One remedy, by what takes most of the tile.
+fn remedy(program: &Program, placed: &Placed, tile: u32, largest: &[(VarId, u64)], available: u64) -> String {
+    let constants: u64 = program
+        .vars
+        .iter()
+        .filter(|(_, var)| matches!(var.role, Role::Constant(_)))
+        .filter_map(|(_, var)| Some(var.tile_bytes(&var.home.grid.coordinates_of(tile)?)))
+        .sum();
+    if constants + placed.base_bytes > available {
+        let whole: u64 = program
+            .vars
+            .values()
+            .filter(|var| matches!(var.role, Role::Constant(_)))
+            .map(|var| var.shape.num_elements() * var.dtype.size_bytes())
+            .sum();
+        let chips = whole.div_ceil(available.saturating_mul(program.tiles.into()) / 2).max(2);
+        return format!(
+            "weights alone overfill the tile: halve them with --precision f16, or split the model over {chips} or more chips (--stages {chips})"
+        );
+    }
+    let exchanged = largest.first().is_some_and(|&(var, _)| program.vars[var].name.contains(".at"));
+    if exchanged {
+        return "copies of operands dominate: lower --available-memory-proportion so that operations are split further".into();
+    }
+    "activations dominate: lower --micro-batch".into()
+}

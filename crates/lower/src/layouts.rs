@@ -1,0 +1,184 @@
+//! Ready-made layouts and their normal form.
+
+use pando_base::{DType, Shape};
+use pando_tile::{Axis, Grid, Layout, Part, Region, Span};
+use smallvec::SmallVec;
+
+/// Units in which the innermost dimension is split: one 64-bit access, so that pieces stay aligned and
+/// no word is shared by two tiles (sub-word exchange is impossible, poplar.md section 2.5).
+const ACCESS_BYTES: u64 = 8;
+
+/// The numbers of parts worth trying for `units`: for each largest share, the fewest parts that give it.
+pub fn part_counts(units: u64, most: u64) -> Vec<u64> {
+    let mut counts = Vec::new();
+    let mut parts = 1;
+    while parts <= units.min(most) {
+        counts.push(parts);
+        let share = units.div_ceil(parts);
+        if share == 1 {
+            break;
+        }
+        // The fewest parts with a smaller largest share.
+        parts = units.div_ceil(share - 1);
+    }
+    counts
+}
+
+/// A partition over up to `tiles` tiles with the smallest largest block; among equals the one with
+/// fewest tiles. Blocks below `min_bytes` count as `min_bytes`.
+pub fn balanced(shape: &Shape, dtype: DType, tiles: u32, min_bytes: u64) -> Layout {
+    let grains = grains(shape, dtype);
+    let floor = (min_bytes / dtype.size_bytes()).max(1);
+    let mut best = (u64::MAX, u64::MAX, Vec::new());
+    search(shape, &grains, floor, 1, tiles.into(), &mut Vec::new(), &mut best);
+    split(shape, &grains, &best.2)
+}
+
+fn grains(shape: &Shape, dtype: DType) -> Vec<u64> {
+    let mut grains = vec![1; shape.rank()];
+    if let Some(last) = grains.last_mut() {
+        *last = (ACCESS_BYTES / dtype.size_bytes()).max(1);
+    }
+    grains
+}
+
+fn search(
+    shape: &[u64],
+    grains: &[u64],
+    floor: u64,
+    volume: u64,
+    tiles: u64,
+    parts: &mut Vec<u64>,
+    best: &mut (u64, u64, Vec<u64>),
+) {
+    let dim = parts.len();
+    let Some(&size) = shape.get(dim) else {
+        let key = (volume.max(floor), parts.iter().product::<u64>());
+        if key < (best.0, best.1) {
+            *best = (key.0, key.1, parts.clone());
+        }
+        return;
+    };
+    // What the remaining dimensions cannot get below bounds the result.
+    let rest: u64 = shape[dim + 1..].iter().product();
+    for count in part_counts(size.div_ceil(grains[dim]), tiles) {
+        let block =
+            volume.saturating_mul((size.div_ceil(grains[dim]).div_ceil(count) * grains[dim]).min(size));
+        if block.saturating_mul(rest).div_ceil(tiles / count).max(floor) > best.0 {
+            continue;
+        }
+        parts.push(count);
+        search(shape, grains, floor, block, tiles / count, parts, best);
+        parts.pop();
+    }
+}
+
+/// A partition whose blocks are contiguous in row-major order: leading dimensions one by one, then a
+/// split of the next.
+pub fn flat(shape: &Shape, dtype: DType, tiles: u32, min_bytes: u64) -> Layout {
+    let mut grains = grains(shape, dtype);
+    let mut parts = vec![1; shape.rank()];
+    let bytes = shape.num_elements() * dtype.size_bytes();
+    let mut left = u64::from(tiles).min(bytes.div_ceil(min_bytes.max(1))).max(1);
+    for dim in 0..shape.rank() {
+        parts[dim] = shape[dim].div_ceil(grains[dim]).min(left);
+        if parts[dim] < shape[dim] {
+            break;
+        }
+        left /= parts[dim];
+        grains[dim] = 1;
+    }
+    split(shape, &grains, &parts)
+}
+
+fn split(shape: &Shape, grains: &[u64], parts: &[u64]) -> Layout {
+    let extents: Vec<u32> = parts.iter().map(|&count| count as u32).collect();
+    let spans = shape.iter().zip(grains).enumerate();
+    let region = spans.map(|(dim, (&size, &grain))| Span::Part(Part::even(dim, size, grain))).collect();
+    normalize(&Layout { grid: Grid::packed(0, &extents), region }, shape)
+}
+
+/// The normal form, in which equal layouts look equal: no axes with a single coordinate; axes in the order
+/// of the dimensions they split, then copies by falling stride.
+pub fn normalize(layout: &Layout, shape: &[u64]) -> Layout {
+    let extent = |axis: usize| layout.grid.axes[axis].extent;
+    let mut order: SmallVec<[usize; 4]> =
+        layout.region.iter().filter_map(Span::axis).filter(|&axis| extent(axis) > 1).collect();
+    let mut copies: SmallVec<[usize; 4]> =
+        layout.copy_axes().into_iter().filter(|&axis| extent(axis) > 1).collect();
+    copies.sort_by_key(|&axis| std::cmp::Reverse(layout.grid.axes[axis].stride));
+    order.extend(copies);
+    let axes: SmallVec<[Axis; 4]> = order.iter().map(|&axis| layout.grid.axes[axis]).collect();
+    let spans = layout.region.iter().zip(shape);
+    let region: Region = spans.map(|(span, &dim)| renumber(span, dim, &order)).collect();
+    Layout { grid: Grid { base: layout.grid.base, axes }, region }
+}
+
+fn renumber(span: &Span, dim: u64, order: &[usize]) -> Span {
+    let Span::Part(part) = span else { return *span };
+    match order.iter().position(|&axis| axis == part.axis as usize) {
+        Some(axis) => Span::Part(Part { axis: axis as u8, ..*part }),
+        None => {
+            let (begin, end) = part.bounds(0, 1, dim);
+            Span::Fixed { begin, end }
+        }
+    }
+}
+
+/// The layout of a tensor whose dimension `i` is dimension `dims[i]` of one laid out so, on the same grid.
+/// Dimensions of size 1 stand on every tile. Axes that no dimension uses hold copies.
+pub fn project(layout: &Layout, shape: &[u64], dims: &[usize]) -> Layout {
+    let region = dims
+        .iter()
+        .zip(shape)
+        .map(|(&dim, &size)| if size == 1 { Span::full(1) } else { layout.region[dim] })
+        .collect();
+    normalize(&Layout { grid: layout.grid.clone(), region }, shape)
+}
+
+/// The same partition without its copies, on the tiles of copy 0.
+pub fn without_copies(layout: &Layout, shape: &[u64]) -> Layout {
+    let mut grid = layout.grid.clone();
+    for axis in layout.copy_axes() {
+        grid.axes[axis].extent = 1;
+    }
+    normalize(&Layout { grid, region: layout.region.clone() }, shape)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn part_counts_give_every_largest_share_once() {
+        for units in 1..200u64 {
+            let counts = part_counts(units, u64::MAX);
+            let mut shares: Vec<u64> = (1..=units).map(|parts| units.div_ceil(parts)).collect();
+            shares.dedup();
+            assert_eq!(counts.iter().map(|&count| units.div_ceil(count)).collect::<Vec<_>>(), shares);
+        }
+    }
+
+    #[test]
+    fn balanced_is_nearly_even() {
+        let shape = Shape::from([256, 4096]);
+        let layout = balanced(&shape, DType::F32, 1472, 128);
+        // 1,048,576 elements on 1,472 tiles: 712.3 each at best.
+        let largest = layout.grid.classes([(layout.region.as_slice(), &*shape)].into_iter());
+        let largest = largest.iter().map(|c| layout.block(&shape, &c.representative()).volume()).max();
+        assert!(largest.unwrap() <= 720, "{layout:?}");
+        assert!(layout.is_partition(&shape) && layout.grid.is_injective());
+        assert_eq!(balanced(&Shape::scalar(), DType::F32, 4, 128).grid.len(), 1);
+        assert_eq!(balanced(&Shape::from([32]), DType::F32, 4, 128).grid.len(), 1);
+        assert_eq!(balanced(&Shape::from([64]), DType::F32, 4, 128).grid.len(), 2);
+    }
+
+    #[test]
+    fn flat_layouts_are_contiguous() {
+        for shape in [[2, 4096, 3], [7, 5, 64], [1500, 2, 2], [1, 1, 9]] {
+            let shape = Shape::from(shape);
+            let layout = flat(&shape, DType::F32, 64, 4);
+            assert!(pando_tile::message::is_flat(&layout, &shape), "{layout:?}");
+        }
+    }
+}

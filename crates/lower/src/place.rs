@@ -1,0 +1,86 @@
+//! Placement: one address for every variable, the same on all tiles that hold it, so that two variables
+//! share bytes only if they are never live at once or never on one tile.
+//!
+//! Fixed memory (code, vertex state, exchange code, stacks) comes first, since code must lie in the
+//! executable region at the bottom. Then constants, largest first, then everything else by liveness, largest
+//! first, each at the lowest address that is free of what it meets.
+
+use pando_machine::Machine;
+use pando_tile::liveness::{Liveness, liveness};
+use pando_tile::memory::{FixedMemory, fixed_memory};
+use pando_tile::{Placement, Program, Role, VarId};
+
+/// Alignment of variables: the widest access (hardware.md section 2, ld128).
+const ALIGN_BYTES: u64 = 16;
+
+pub struct Placed {
+    pub placement: Placement,
+    pub live: Liveness,
+    pub fixed: FixedMemory,
+    /// First address after the fixed memory of the fullest tile.
+    pub base_bytes: u64,
+    /// Address after the last variable, on any tile.
+    pub end_bytes: u64,
+}
+
+struct Item {
+    var: VarId,
+    bytes: u64,
+    /// Tiles `[first, end)` that may hold it.
+    tiles: (u64, u64),
+    live: (u32, u32),
+    constant: bool,
+}
+
+/// Places all variables that are used. O(variables²) at worst; independent of the number of tiles.
+pub fn place(program: &Program, machine: &Machine) -> Placed {
+    let live = liveness(program);
+    let fixed = fixed_memory(program, &machine.chip);
+    let base_bytes = (fixed.total().max().0.max(0) as u64).next_multiple_of(ALIGN_BYTES);
+    let mut items: Vec<Item> = program
+        .vars
+        .iter()
+        .filter_map(|(id, var)| {
+            Some(Item {
+                var: id,
+                bytes: var.max_tile_bytes().next_multiple_of(ALIGN_BYTES),
+                tiles: (var.home.grid.base.into(), var.home.grid.end_tile()),
+                live: live.ranges[id]?,
+                constant: matches!(var.role, Role::Constant(_)),
+            })
+        })
+        .collect();
+    items.sort_by_key(|item| (!item.constant, std::cmp::Reverse(item.bytes), item.var));
+    let mut placement = Placement::default();
+    let (mut placed, mut end_bytes): (Vec<(u64, Item)>, u64) = (Vec::new(), base_bytes);
+    for item in items {
+        let offset = lowest_free(&placed, &item, base_bytes);
+        placement.offset_bytes[item.var] = offset;
+        end_bytes = end_bytes.max(offset + item.bytes);
+        placed.push((offset, item));
+    }
+    Placed { placement, live, fixed, base_bytes, end_bytes }
+}
+
+fn lowest_free(placed: &[(u64, Item)], item: &Item, base: u64) -> u64 {
+    let mut taken: Vec<(u64, u64)> = placed
+        .iter()
+        .filter(|(_, other)| meets(item, other))
+        .map(|&(offset, ref other)| (offset, offset + other.bytes))
+        .collect();
+    taken.sort_unstable();
+    let mut at = base;
+    for (begin, end) in taken {
+        if at + item.bytes <= begin {
+            break;
+        }
+        at = at.max(end);
+    }
+    at
+}
+
+/// Whether two variables may hold data at the same time on one tile.
+fn meets(a: &Item, b: &Item) -> bool {
+    let at_once = a.live.0 <= b.live.1 && b.live.0 <= a.live.1;
+    at_once && a.tiles.0 < b.tiles.1 && b.tiles.0 < a.tiles.1
+}

@@ -1,0 +1,402 @@
+//! The search over ways to split a matrix product.
+//!
+//! A product has a batch, rows (the left operand's largest free dimension), columns (the right one's) and
+//! an inner dimension; each may be split over an axis of a grid of tiles. Every tile receives its blocks of
+//! the operands, multiplies on the matrix unit, and partial sums of a split inner dimension are gathered and
+//! added in stages. Cost and temporary memory of a split are closed forms of the largest block, so the
+//! search tries every split that changes the largest block, at a cost that follows the sizes of the
+//! product, not the number of tiles.
+
+use super::{Planner, receive_cycles, stages_for, superstep_cycles, vertex_cycles};
+use crate::layouts::{normalize, part_counts};
+use crate::plan::Method;
+use pando_base::{DType, Shape};
+use pando_graph::{Dot, Node, ValueDef, ValueId};
+use pando_machine::{Chip, Machine};
+use pando_tile::{Grid, Kernel, Layout, OperandType, Part, Region, Span};
+use smallvec::SmallVec;
+
+/// Axes of a product's grid; columns vary fastest over tiles, so that neighbours on a bus want the same
+/// block of the left operand.
+pub const INNER: usize = 0;
+pub const BATCH: usize = 1;
+pub const ROWS: usize = 2;
+pub const COLUMNS: usize = 3;
+
+/// The dimensions of a dot by their role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DotDims {
+    pub batch: Vec<(usize, usize)>,
+    pub contract: Vec<(usize, usize)>,
+    pub lhs_free: Vec<usize>,
+    pub rhs_free: Vec<usize>,
+}
+
+/// A chosen split.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MatmulPlan {
+    pub dims: DotDims,
+    /// Parts per axis, in the order of the axis constants.
+    pub parts: [u64; 4],
+    /// The dimension that each axis splits: positions in `batch` and `contract`, and dimensions of the
+    /// operands; `None` where there is none.
+    pub split: [Option<usize>; 4],
+    /// Units in which the inner dimension and the columns are split.
+    pub grains: [u64; 4],
+    pub partials: DType,
+    pub stages: Vec<u64>,
+    /// The planner's estimate.
+    pub cost: Cost,
+}
+
+/// What a split costs on the busiest tile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    pub lhs_exchange_cycles: u64,
+    pub rhs_exchange_cycles: u64,
+    pub compute_cycles: u64,
+    pub reduce_exchange_cycles: u64,
+    pub reduce_cycles: u64,
+    /// Syncs and exchange set-up.
+    pub overhead_cycles: u64,
+    pub temporary_bytes: u64,
+}
+
+impl Cost {
+    pub fn cycles(&self) -> u64 {
+        self.lhs_exchange_cycles
+            + self.rhs_exchange_cycles
+            + self.compute_cycles
+            + self.reduce_exchange_cycles
+            + self.reduce_cycles
+            + self.overhead_cycles
+    }
+}
+
+impl DotDims {
+    pub fn new(dot: &Dot, lhs_rank: usize, rhs_rank: usize) -> Self {
+        let taken = |dim: usize, side: fn(&(usize, usize)) -> usize| {
+            dot.batch.iter().chain(&dot.contract).any(|pair| side(pair) == dim)
+        };
+        DotDims {
+            batch: dot.batch.clone(),
+            contract: dot.contract.clone(),
+            lhs_free: (0..lhs_rank).filter(|&dim| !taken(dim, |pair| pair.0)).collect(),
+            rhs_free: (0..rhs_rank).filter(|&dim| !taken(dim, |pair| pair.1)).collect(),
+        }
+    }
+}
+
+/// A product to split, reduced to what the cost depends on.
+pub(crate) struct Problem<'a> {
+    pub machine: &'a Machine,
+    pub dims: DotDims,
+    pub lhs: Shape,
+    pub rhs: Shape,
+    pub input: DType,
+    pub partials: DType,
+    pub output: DType,
+    /// Whether each operand can be stored where the product wants it, if that needs no copies.
+    pub rhs_is_free: bool,
+    pub memory_bytes: u64,
+}
+
+impl Problem<'_> {
+    /// The dimension of each role that is worth splitting: the largest.
+    fn split(&self) -> [Option<usize>; 4] {
+        let largest = |sizes: Vec<(usize, u64)>| {
+            sizes
+                .into_iter()
+                .filter(|&(_, size)| size > 1)
+                .max_by_key(|&(index, size)| (size, usize::MAX - index))
+                .map(|(i, _)| i)
+        };
+        let pairs = |pairs: &[(usize, usize)]| {
+            pairs.iter().enumerate().map(|(index, &(dim, _))| (index, self.lhs[dim])).collect()
+        };
+        [
+            largest(pairs(&self.dims.contract)),
+            largest(pairs(&self.dims.batch)),
+            largest(self.dims.lhs_free.iter().map(|&dim| (dim, self.lhs[dim])).collect()),
+            largest(self.dims.rhs_free.iter().map(|&dim| (dim, self.rhs[dim])).collect()),
+        ]
+    }
+
+    fn sizes(&self, split: &[Option<usize>; 4]) -> [u64; 4] {
+        [
+            split[INNER].map_or(1, |pair| self.lhs[self.dims.contract[pair].0]),
+            split[BATCH].map_or(1, |pair| self.lhs[self.dims.batch[pair].0]),
+            split[ROWS].map_or(1, |dim| self.lhs[dim]),
+            split[COLUMNS].map_or(1, |dim| self.rhs[dim]),
+        ]
+    }
+
+    /// Units of the inner dimension and the columns that the matrix unit takes at once; rows and batch
+    /// are free.
+    fn grains(&self) -> [u64; 4] {
+        let name = if self.input == DType::F32 { "f32" } else { "f16" };
+        let rate = self.machine.chip.fastest_rate(name);
+        [rate.map_or(1, |rate| rate.weights_per_unit), 1, 1, rate.map_or(1, |rate| rate.conv_units)]
+    }
+
+    /// The cheapest split within the memory bound. If none fits, the one with the least temporary memory,
+    /// as PopLibs' planner does in the end (poplar.md section 3.4, objectives).
+    pub fn solve(&self) -> MatmulPlan {
+        let split = self.split();
+        let sizes = self.sizes(&split);
+        let mut grains = self.grains();
+        (0..4).for_each(|axis| grains[axis] = grains[axis].min(sizes[axis]));
+        let tiles = u64::from(self.machine.chip.tiles);
+        let counts = |axis: usize| part_counts(sizes[axis].div_ceil(grains[axis]), tiles);
+        let lists: [Vec<u64>; 4] = std::array::from_fn(counts);
+        let mut best: Option<(u64, u64, MatmulPlan)> = None;
+        for &batch in &lists[BATCH] {
+            for &inner in &lists[INNER] {
+                for &rows in lists[ROWS].iter().take_while(|&&rows| batch * inner * rows <= tiles) {
+                    let most = tiles / (batch * inner * rows);
+                    for &columns in lists[COLUMNS].iter().take_while(|&&columns| columns <= most) {
+                        self.consider([inner, batch, rows, columns], &split, &grains, &sizes, &mut best);
+                    }
+                }
+            }
+        }
+        best.expect("one part each is always a candidate").2
+    }
+
+    fn consider(
+        &self,
+        parts: [u64; 4],
+        split: &[Option<usize>; 4],
+        grains: &[u64; 4],
+        sizes: &[u64; 4],
+        best: &mut Option<(u64, u64, MatmulPlan)>,
+    ) {
+        let block: [u64; 4] = std::array::from_fn(|axis| {
+            (sizes[axis].div_ceil(grains[axis]).div_ceil(parts[axis]) * grains[axis]).min(sizes[axis])
+        });
+        // Nothing can beat the best so far if the multiplications alone take longer.
+        let fits_before = best.as_ref().is_some_and(|&(over, _, _)| over == 0);
+        if fits_before
+            && best.as_ref().is_some_and(|&(_, cycles, _)| self.least_cycles(&block, sizes) > cycles)
+        {
+            return;
+        }
+        let cost = self.cost(&parts, &block, sizes);
+        let over = cost.temporary_bytes.saturating_sub(self.memory_bytes);
+        let cycles = cost.cycles();
+        let better = best
+            .as_ref()
+            .is_none_or(|&(best_over, best_cycles, _)| (over, cycles) < (best_over, best_cycles));
+        if better {
+            let plan = MatmulPlan {
+                dims: self.dims.clone(),
+                parts,
+                split: *split,
+                grains: *grains,
+                partials: self.partials,
+                stages: if parts[INNER] > 1 { stages_for(parts[INNER]) } else { Vec::new() },
+                cost,
+            };
+            *best = Some((over, cycles, plan));
+        }
+    }
+
+    /// Product of the unsplit dimensions of a role.
+    fn rest(&self, whole: u64, size: u64) -> u64 {
+        whole / size
+    }
+
+    /// Sizes of the tile's product: inner, batch, rows, columns.
+    fn tile_product(&self, block: &[u64; 4], sizes: &[u64; 4]) -> [u64; 4] {
+        let product = |dims: &mut dyn Iterator<Item = u64>| dims.product::<u64>();
+        let inner = product(&mut self.dims.contract.iter().map(|&(dim, _)| self.lhs[dim]));
+        let batch = product(&mut self.dims.batch.iter().map(|&(dim, _)| self.lhs[dim]));
+        let rows = product(&mut self.dims.lhs_free.iter().map(|&dim| self.lhs[dim]));
+        let columns = product(&mut self.dims.rhs_free.iter().map(|&dim| self.rhs[dim]));
+        let whole = [inner, batch, rows, columns];
+        std::array::from_fn(|axis| block[axis].saturating_mul(self.rest(whole[axis], sizes[axis])))
+    }
+
+    fn least_cycles(&self, block: &[u64; 4], sizes: &[u64; 4]) -> u64 {
+        let macs = self.tile_product(block, sizes).iter().product::<u64>();
+        let name = if self.input == DType::F32 { "f32" } else { "f16" };
+        let rate =
+            self.machine.chip.fastest_rate(name).map_or(1, |rate| (rate.macs_per_cycle() as u64).max(1));
+        macs / rate
+    }
+
+    fn cost(&self, parts: &[u64; 4], block: &[u64; 4], sizes: &[u64; 4]) -> Cost {
+        let [inner, batch, rows, columns] = self.tile_product(block, sizes);
+        let (input_bytes, partial_bytes) = (self.input.size_bytes(), self.partials.size_bytes());
+        let lhs_bytes = batch * rows * inner * input_bytes;
+        let rhs_bytes = batch * inner * columns * input_bytes;
+        let out_elements = batch * rows * columns;
+        let chip = &self.machine.chip;
+        let rhs_stays = self.rhs_is_free && parts[ROWS] == 1;
+        let mut cost = Cost {
+            lhs_exchange_cycles: receive_cycles(self.machine, lhs_bytes, parts[COLUMNS] % 2 == 0),
+            rhs_exchange_cycles: if rhs_stays { 0 } else { receive_cycles(self.machine, rhs_bytes, false) },
+            compute_cycles: product_cycles(chip, [inner, batch, rows, columns], self),
+            overhead_cycles: superstep_cycles(self.machine),
+            temporary_bytes: lhs_bytes + if rhs_stays { 0 } else { rhs_bytes } + out_elements * partial_bytes,
+            ..Cost::default()
+        };
+        let mut left = parts[INNER];
+        if left > 1 {
+            let whole = out_elements * parts[BATCH] * parts[ROWS] * parts[COLUMNS];
+            for groups in stages_for(left) {
+                let (depth, share) =
+                    (left.div_ceil(groups), (whole * groups).div_ceil(chip.tiles.into()).max(1));
+                let bytes = depth * share * partial_bytes;
+                cost.reduce_exchange_cycles += receive_cycles(self.machine, bytes, false);
+                cost.reduce_cycles += reduce_cycles(chip, depth, share, self.partials);
+                cost.overhead_cycles += superstep_cycles(self.machine);
+                cost.temporary_bytes = cost.temporary_bytes.max(out_elements * partial_bytes + bytes);
+                left = groups;
+            }
+        }
+        cost
+    }
+}
+
+fn product_cycles(chip: &Chip, [inner, batch, rows, columns]: [u64; 4], problem: &Problem) -> u64 {
+    let kernel = Kernel::MatMul {
+        batch: SmallVec::from_slice(&[(0, 0)]),
+        contract: SmallVec::from_slice(&[(2, 1)]),
+        partials: problem.partials,
+    };
+    let (lhs, rhs, out) = ([batch, rows, inner], [batch, inner, columns], [batch, rows, columns]);
+    let operands = [
+        OperandType { dtype: problem.input, lens: &lhs },
+        OperandType { dtype: problem.input, lens: &rhs },
+        OperandType { dtype: problem.output, lens: &out },
+    ];
+    vertex_cycles(kernel.cycles(&operands, chip), chip.workers)
+}
+
+pub(crate) fn reduce_cycles(chip: &Chip, depth: u64, share: u64, dtype: DType) -> u64 {
+    let kernel = Kernel::Reduce { func: pando_base::ReduceFn::Sum, axes: SmallVec::from_slice(&[0]) };
+    let (input, output) = ([depth, share], [share]);
+    let operands = [OperandType { dtype, lens: &input }, OperandType { dtype, lens: &output }];
+    vertex_cycles(kernel.cycles(&operands, chip), chip.workers)
+}
+
+impl MatmulPlan {
+    pub fn grid(&self) -> Grid {
+        let extents: SmallVec<[u32; 4]> = self.parts.iter().map(|&parts| parts as u32).collect();
+        Grid::packed(0, &extents)
+    }
+
+    fn span(&self, axis: usize, size: u64) -> Span {
+        Span::Part(Part::even(axis, size, self.grains[axis]))
+    }
+
+    /// The left operand's region over the product's grid.
+    pub fn lhs_region(&self, shape: &[u64]) -> Region {
+        self.region(shape, |dims, dim| {
+            let pair = |pairs: &[(usize, usize)]| pairs.iter().position(|&(lhs, _)| lhs == dim);
+            (pair(&dims.batch), pair(&dims.contract), ROWS)
+        })
+    }
+
+    pub fn rhs_region(&self, shape: &[u64]) -> Region {
+        self.region(shape, |dims, dim| {
+            let pair = |pairs: &[(usize, usize)]| pairs.iter().position(|&(_, rhs)| rhs == dim);
+            (pair(&dims.batch), pair(&dims.contract), COLUMNS)
+        })
+    }
+
+    /// Spans of an operand; `role` gives a dimension's position among the batch and contracted pairs, and
+    /// the axis that may split it otherwise.
+    fn region(
+        &self,
+        shape: &[u64],
+        role: impl Fn(&DotDims, usize) -> (Option<usize>, Option<usize>, usize),
+    ) -> Region {
+        let span = |(dim, &size): (usize, &u64)| {
+            let (batch, contract, free_axis) = role(&self.dims, dim);
+            let (axis, index) = match (batch, contract) {
+                (Some(pair), _) => (BATCH, pair),
+                (_, Some(pair)) => (INNER, pair),
+                _ => (free_axis, dim),
+            };
+            if self.split[axis] == Some(index) { self.span(axis, size) } else { Span::full(size) }
+        };
+        shape.iter().enumerate().map(span).collect()
+    }
+
+    /// The result's region: batch, left free, right free dimensions.
+    pub fn out_region(&self, lhs: &[u64], rhs: &[u64]) -> Region {
+        let (lhs_region, rhs_region) = (self.lhs_region(lhs), self.rhs_region(rhs));
+        let batch = self.dims.batch.iter().map(|&(dim, _)| lhs_region[dim]);
+        let rows = self.dims.lhs_free.iter().map(|&dim| lhs_region[dim]);
+        let columns = self.dims.rhs_free.iter().map(|&dim| rhs_region[dim]);
+        batch.chain(rows).chain(columns).collect()
+    }
+}
+
+impl Planner<'_> {
+    pub(super) fn matmul(&mut self, dot: &Dot, node: &Node) -> Method {
+        let (lhs, rhs, out) = (node.operands[0], node.operands[1], node.results[0]);
+        let problem = Problem {
+            machine: self.machine,
+            dims: DotDims::new(dot, self.shape(lhs).rank(), self.shape(rhs).rank()),
+            lhs: self.shape(lhs),
+            rhs: self.shape(rhs),
+            input: self.dtype(lhs),
+            partials: self.partials(self.dtype(lhs), self.dtype(out)),
+            output: self.dtype(out),
+            rhs_is_free: self.is_free(rhs),
+            memory_bytes: self.temporary_bytes(),
+        };
+        let key = format!(
+            "{:?} {} {} {} {} {} {}",
+            problem.dims,
+            problem.lhs,
+            problem.rhs,
+            problem.input,
+            problem.partials,
+            problem.output,
+            problem.rhs_is_free
+        );
+        let plan = match self.matmuls.get(&key) {
+            Some(plan) => plan.clone(),
+            None => self.matmuls.entry(key).or_insert(problem.solve()).clone(),
+        };
+        let layout = |region: Region| Layout { grid: plan.grid(), region };
+        let (lhs_shape, rhs_shape) = (self.shape(lhs), self.shape(rhs));
+        self.want(rhs, &layout(plan.rhs_region(&rhs_shape)));
+        self.want(lhs, &layout(plan.lhs_region(&lhs_shape)));
+        let home = if plan.parts[INNER] == 1 {
+            layout(plan.out_region(&lhs_shape, &rhs_shape))
+        } else {
+            self.balanced(&self.shape(out), self.dtype(out))
+        };
+        self.plan.layouts[out] = Some(normalize(&home, &self.shape(out)));
+        Method::Matmul(plan)
+    }
+
+    /// A constant or input without a layout yet can be stored wherever a user wants it.
+    pub(super) fn is_free(&self, value: ValueId) -> bool {
+        let source = match self.func.values[value].def {
+            ValueDef::Param(_) => true,
+            ValueDef::Node(node, _) => matches!(self.func.nodes[node].op, pando_graph::Op::Constant(_)),
+        };
+        source && self.plan.layouts[value].is_none()
+    }
+
+    /// Sums of floats are f32, unless the user allows halves and the result is one. Integers wrap in the
+    /// result's type.
+    pub(super) fn partials(&self, input: DType, output: DType) -> DType {
+        if !input.is_float() {
+            return output;
+        }
+        let half = self.options.half_partials && input == DType::F16 && output == DType::F16;
+        if half { DType::F16 } else { DType::F32 }
+    }
+
+    pub(super) fn temporary_bytes(&self) -> u64 {
+        let proportion = self.options.available_memory_proportion.clamp(0.0, 1.0);
+        (self.machine.chip.sram.bytes_per_tile as f64 * proportion) as u64
+    }
+}

@@ -1,0 +1,279 @@
+//! The plan: for every value the layout it is stored in, for every node the method that computes it. A side
+//! table of the graph, printable; nothing is emitted yet.
+//!
+//! Values are planned in program order. Constants and inputs have no layout of their own: they take the
+//! one their first user wants. Layouts of values are partitions; where work needs copies of a value,
+//! emission fetches them.
+
+mod conv;
+mod gather;
+mod matmul;
+mod print;
+mod reduce;
+
+pub use conv::ConvPlan;
+pub use gather::GatherPlan;
+pub use matmul::MatmulPlan;
+pub use print::print_plan;
+pub use reduce::stages_for;
+
+use crate::Options;
+use crate::layouts::{balanced, flat, normalize, without_copies};
+use pando_base::{DType, Result, Shape, SideTable};
+use pando_graph::{Func, Module, Node, NodeId, Op, ValueDef, ValueId};
+use pando_machine::Machine;
+use pando_tile::message::is_flat;
+use pando_tile::{Layout, Span, VertexCost};
+use rustc_hash::FxHashMap;
+
+/// How a node is computed. Operations not listed have one way.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Method {
+    /// Follows from the layouts.
+    Direct,
+    Matmul(MatmulPlan),
+    Conv(ConvPlan),
+    Gather(GatherPlan),
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    pub layouts: SideTable<ValueId, Option<Layout>>,
+    pub methods: SideTable<NodeId, Option<Method>>,
+}
+
+/// Plans the only function of an inlined module.
+pub fn plan(module: &Module, machine: &Machine, options: &Options) -> Result<Plan> {
+    let func = module.funcs.values().next().expect("an inlined module has one function");
+    let mut planner = Planner {
+        func,
+        machine,
+        options,
+        plan: Plan::default(),
+        users: first_users(func),
+        balanced: FxHashMap::default(),
+        matmuls: FxHashMap::default(),
+    };
+    for (id, node) in func.nodes.iter() {
+        let method = planner.node(id, node);
+        planner.plan.methods[id] = Some(method);
+    }
+    planner.settle_unused();
+    Ok(planner.plan)
+}
+
+/// The node that first uses each value.
+fn first_users(func: &Func) -> SideTable<ValueId, Option<NodeId>> {
+    let mut users = SideTable::default();
+    for (id, node) in func.nodes.iter() {
+        for &operand in &node.operands {
+            let user: &mut Option<NodeId> = &mut users[operand];
+            user.get_or_insert(id);
+        }
+    }
+    users
+}
+
+pub(crate) struct Planner<'a> {
+    pub func: &'a Func,
+    pub machine: &'a Machine,
+    pub options: &'a Options,
+    pub plan: Plan,
+    users: SideTable<ValueId, Option<NodeId>>,
+    balanced: FxHashMap<(Shape, DType), Layout>,
+    matmuls: FxHashMap<String, MatmulPlan>,
+}
+
+impl Planner<'_> {
+    fn node(&mut self, id: NodeId, node: &Node) -> Method {
+        match &node.op {
+            Op::Constant(_) => Method::Direct,
+            Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select | Op::Convert(_) => {
+                self.elementwise(node)
+            }
+            Op::Iota { .. }
+            | Op::Broadcast { .. }
+            | Op::Slice(_)
+            | Op::Pad(_)
+            | Op::Concat { .. }
+            | Op::Reverse { .. } => self.free(id, node),
+            Op::Reshape { .. } => self.reshape(id, node),
+            Op::Transpose { perm } => self.transpose(perm, node),
+            Op::Reduce { axes, .. } => self.reduce(axes, node),
+            Op::Dot(dot) => self.matmul(dot, node),
+            Op::Conv(conv) => self.conv(conv, node),
+            Op::Gather { axis } => self.gather(*axis, node),
+            _ => unreachable!("{} was refused as unsupported", node.op),
+        }
+    }
+
+    pub fn shape(&self, value: ValueId) -> Shape {
+        self.func.ty(value).shape().expect("sizes were checked to be numbers")
+    }
+
+    pub fn dtype(&self, value: ValueId) -> DType {
+        self.func.ty(value).dtype
+    }
+
+    pub fn tiles(&self) -> u32 {
+        self.machine.chip.tiles
+    }
+
+    /// A balanced partition over all tiles.
+    pub fn balanced(&mut self, shape: &Shape, dtype: DType) -> Layout {
+        let (tiles, min_bytes) = (self.tiles(), self.options.min_tile_bytes);
+        let make = || balanced(shape, dtype, tiles, min_bytes);
+        self.balanced.entry((shape.clone(), dtype)).or_insert_with(make).clone()
+    }
+
+    /// Fixes the layout of a constant or input that has none yet to what its user wants. If that holds
+    /// copies, a small tensor is stored so; a larger one is stored once and copied for each use.
+    pub fn want(&mut self, value: ValueId, layout: &Layout) {
+        if self.plan.layouts[value].is_some() {
+            return;
+        }
+        let shape = self.shape(value);
+        let wanted = normalize(layout, &shape);
+        let partition = wanted.is_partition(&shape);
+        let constant = matches!(self.func.values[value].def, ValueDef::Node(..));
+        let home = if partition && (wanted.copies() == 1 || (constant && self.small_block(&wanted, value))) {
+            wanted
+        } else if partition && self.small_block(&wanted, value) {
+            without_copies(&wanted, &shape)
+        } else {
+            self.balanced(&shape, self.dtype(value))
+        };
+        self.plan.layouts[value] = Some(home);
+    }
+
+    /// Copies of a block up to this size cost less to keep than to send each time: the message alone
+    /// (hundreds of cycles of sync and set-up) outweighs some hundred bytes.
+    fn small_block(&self, layout: &Layout, value: ValueId) -> bool {
+        const SMALL_BYTES: u64 = 1024;
+        let shape = self.shape(value);
+        let classes = layout.grid.classes([(layout.region.as_slice(), &*shape)].into_iter());
+        let largest =
+            classes.iter().map(|c| layout.block(&shape, &c.representative()).volume()).max().unwrap_or(0);
+        largest * self.dtype(value).size_bytes() <= SMALL_BYTES
+    }
+
+    /// The planned layout; a value without one yet gets a balanced partition.
+    pub fn settled(&mut self, value: ValueId) -> Layout {
+        if self.plan.layouts[value].is_none() {
+            let layout = self.balanced(&self.shape(value), self.dtype(value));
+            self.plan.layouts[value] = Some(layout);
+        }
+        self.plan.layouts[value].clone().expect("just set")
+    }
+
+    fn set(&mut self, node: &Node, layout: Layout) {
+        let value = node.results[0];
+        let layout = normalize(&layout, &self.shape(value));
+        self.plan.layouts[value] = Some(layout);
+    }
+
+    /// All operands where the largest one that already has a layout lies.
+    fn elementwise(&mut self, node: &Node) -> Method {
+        let planned = node.operands.iter().copied().find(|&v| self.plan.layouts[v].is_some());
+        let shape = self.shape(node.results[0]);
+        let layout = match planned {
+            Some(value) => without_copies(&self.settled(value), &shape),
+            None => self.balanced(&shape, self.dtype(node.results[0])),
+        };
+        node.operands.iter().for_each(|&operand| self.want(operand, &layout));
+        self.set(node, layout);
+        Method::Direct
+    }
+
+    /// Results whose layout is free: as the first user's other operand lies, else balanced.
+    fn free(&mut self, _: NodeId, node: &Node) -> Method {
+        let value = node.results[0];
+        let shape = self.shape(value);
+        let layout = match self.hint(value) {
+            Some(layout) => layout,
+            None => self.balanced(&shape, self.dtype(value)),
+        };
+        if let Op::Broadcast { axes, .. } = &node.op {
+            let operand = node.operands[0];
+            let source = crate::layouts::project(&layout, &self.shape(operand), axes);
+            self.want(operand, &source);
+        }
+        node.operands.iter().for_each(|&operand| {
+            self.settled(operand);
+        });
+        self.set(node, layout);
+        Method::Direct
+    }
+
+    fn hint(&self, value: ValueId) -> Option<Layout> {
+        let user = &self.func.nodes[self.users[value]?];
+        let elementwise = user.op.is_elementwise() && user.operands.len() > 1;
+        let planned = user.operands.iter().find_map(|&operand| self.plan.layouts[operand].as_ref())?;
+        elementwise.then(|| without_copies(planned, &self.shape(value)))
+    }
+
+    /// Row-major order is kept, so the result is split where the operand is if that is possible.
+    fn reshape(&mut self, _: NodeId, node: &Node) -> Method {
+        let (operand, value) = (node.operands[0], node.results[0]);
+        let (shape, dtype) = (self.shape(value), self.dtype(value));
+        let source = self.settled(operand);
+        let tiles =
+            if is_flat(&source, &self.shape(operand)) { source.grid.len() as u32 } else { self.tiles() };
+        let layout = flat(&shape, dtype, tiles.max(1), self.options.min_tile_bytes);
+        self.set(node, layout);
+        Method::Direct
+    }
+
+    /// Each tile transposes its own block.
+    fn transpose(&mut self, perm: &[usize], node: &Node) -> Method {
+        let source = without_copies(&self.settled(node.operands[0]), &self.shape(node.operands[0]));
+        let region = perm.iter().map(|&dim| source.region[dim]).collect();
+        self.set(node, Layout { grid: source.grid, region });
+        Method::Direct
+    }
+
+    /// Each tile reduces its own block; where blocks split a reduced dimension, partial results are
+    /// gathered on a balanced layout.
+    fn reduce(&mut self, axes: &[usize], node: &Node) -> Method {
+        let operand = node.operands[0];
+        let shape = self.shape(operand);
+        let source = without_copies(&self.settled(operand), &shape);
+        let split = axes.iter().any(|&axis| matches!(source.region[axis], Span::Part(_)));
+        let value = node.results[0];
+        let layout = if split {
+            self.balanced(&self.shape(value), self.dtype(value))
+        } else {
+            let kept = (0..shape.rank()).filter(|dim| !axes.contains(dim));
+            Layout { grid: source.grid.clone(), region: kept.map(|dim| source.region[dim]).collect() }
+        };
+        self.set(node, layout);
+        Method::Direct
+    }
+
+    /// Constants and inputs that nothing used.
+    fn settle_unused(&mut self) {
+        for id in self.func.values.ids() {
+            self.settled(id);
+        }
+    }
+}
+
+/// Cycles of a tile that runs one vertex of this cost.
+pub(crate) fn vertex_cycles(cost: VertexCost, workers: u32) -> u64 {
+    match cost {
+        VertexCost::Worker(slots) => slots.saturating_mul(workers.into()),
+        VertexCost::Supervisor(cycles) => cycles,
+    }
+}
+
+/// Cycles to receive bytes on one tile, at the bus's full width if a neighbour gets the same.
+pub(crate) fn receive_cycles(machine: &Machine, bytes: u64, paired: bool) -> u64 {
+    let exchange = &machine.chip.exchange;
+    let width = if paired { u64::from(exchange.tiles_per_bus.max(1)) } else { 1 };
+    bytes.div_ceil(exchange.bytes_per_cycle * width)
+}
+
+/// Fixed cycles of one superstep with an exchange.
+pub(crate) fn superstep_cycles(machine: &Machine) -> u64 {
+    machine.chip.sync.internal_cycles + machine.chip.exchange.setup_cycles
+}

@@ -1,0 +1,72 @@
+//! The plan as text: one line per value, with its method where there is a choice.
+
+use super::{Method, Plan};
+use crate::prepare::value_name;
+use pando_graph::{Func, Module, NodeId, ValueId};
+use pando_tile::{Layout, Span};
+use std::fmt::Write;
+
+/// Text of a plan for the only function of an inlined module.
+pub fn print_plan(module: &Module, plan: &Plan) -> String {
+    let func = module.funcs.values().next().expect("an inlined module has one function");
+    let mut out = String::new();
+    for &param in &func.params {
+        writeln!(out, "{}", line(func, plan, param, "input", None)).expect("writing to a string");
+    }
+    for (id, node) in func.nodes.iter() {
+        for &result in &node.results {
+            writeln!(out, "{}", line(func, plan, result, node.op.name(), Some(id)))
+                .expect("writing to a string");
+        }
+    }
+    out
+}
+
+fn line(func: &Func, plan: &Plan, value: ValueId, op: &str, node: Option<NodeId>) -> String {
+    let layout = plan.layouts[value].as_ref().map_or_else(|| "none".into(), print_layout);
+    let method = node.and_then(|id| plan.methods[id].as_ref()).map_or_else(String::new, print_method);
+    let text = format!("{} = {op} : {}  {layout}{method}", value_name(func, value), func.ty(value));
+    text.trim_end().to_string()
+}
+
+fn print_layout(layout: &Layout) -> String {
+    let spans: Vec<String> = layout.region.iter().map(Span::to_string).collect();
+    format!("{} [{}]", layout.grid, spans.join(", "))
+}
+
+fn print_method(method: &Method) -> String {
+    match method {
+        Method::Direct => String::new(),
+        Method::Matmul(plan) => {
+            let [inner, batch, rows, columns] = plan.parts;
+            format!(
+                "  split inner={inner} batch={batch} rows={rows} columns={columns} partials={}{} cycles={} temporary={}",
+                plan.partials,
+                print_stages(&plan.stages),
+                plan.cost.cycles(),
+                plan.cost.temporary_bytes
+            )
+        }
+        Method::Conv(plan) => {
+            let [input, batch, height, width, output] = plan.parts;
+            format!(
+                "  split input_channels={input} batch={batch} field={height}x{width} output_channels={output}{} cycles={} temporary={}",
+                print_stages(&plan.stages),
+                plan.cost.cycles(),
+                plan.cost.temporary_bytes
+            )
+        }
+        Method::Gather(plan) => {
+            let [rows, indices, width] = plan.parts;
+            format!(
+                "  split rows={rows} indices={indices} width={width}{} cycles={}",
+                print_stages(&plan.stages),
+                plan.cycles
+            )
+        }
+    }
+}
+
+fn print_stages(stages: &[u64]) -> String {
+    if stages.is_empty() { String::new() } else { format!(" stages={stages:?}") }
+}

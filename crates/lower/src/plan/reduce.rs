@@ -1,0 +1,37 @@
+//! How many steps add up partial results.
+
+/// The number of groups after each stage; the last is 1.
+pub type Stages = Vec<u64>;
+
+/// One stage up to 15 partials, two from 16, three from 125: more stages mean fewer messages per tile.
+/// Source: PopLibs' convolution reduce plan as restated in poplar.md section 2.5; stage depths near the
+/// n-th root of the number of partials.
+pub fn stages_for(partials: u64) -> Stages {
+    let stages = match partials {
+        0..16 => 1,
+        16..125 => 2,
+        _ => 3,
+    };
+    let mut left = partials;
+    let mut out = Vec::new();
+    for remaining in (1..=stages).rev() {
+        let depth =
+            if remaining == 1 { left } else { (left as f64).powf(1.0 / f64::from(remaining)).round() as u64 };
+        left = left.div_ceil(depth.max(1));
+        out.push(left);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_end_in_one() {
+        assert_eq!(stages_for(7), [1]);
+        assert_eq!(stages_for(16), [4, 1]);
+        assert_eq!(stages_for(125), [25, 5, 1]);
+        assert!((1..2000).all(|partials| stages_for(partials).last() == Some(&1)));
+    }
+}

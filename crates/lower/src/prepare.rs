@@ -1,0 +1,189 @@
+//! Before planning: calls are inlined, the model's precision is set, and everything that cannot be
+//! lowered is found.
+
+use crate::errors;
+use pando_base::{DType, Result, SideTable};
+use pando_graph::{Conv, Dot, Func, FuncId, Module, Node, Op, ValueDef, ValueId};
+
+/// A module whose only function is `main`, without calls: callees' nodes stand in their place. Names of
+/// inlined values get the callee's name before them.
+pub fn inline_calls(module: &Module) -> Result<Module> {
+    let main = module.main().ok_or_else(errors::no_main)?;
+    let mut out = Module { consts: module.consts.clone(), ..Module::default() };
+    let source = &module.funcs[main];
+    let mut target = Func::new(&source.name);
+    let args: Vec<ValueId> = source
+        .params
+        .iter()
+        .map(|&p| target.push_param(&source.values[p].name, source.ty(p).clone()))
+        .collect();
+    target.results = inline_into(module, main, &args, "", &mut target);
+    out.funcs.push(target);
+    Ok(out)
+}
+
+/// Appends the nodes of `func` to `target` and returns its results' values there.
+fn inline_into(
+    module: &Module,
+    func: FuncId,
+    args: &[ValueId],
+    prefix: &str,
+    target: &mut Func,
+) -> Vec<ValueId> {
+    let source = &module.funcs[func];
+    let mut map: SideTable<ValueId, Option<ValueId>> = SideTable::default();
+    for (&param, &arg) in source.params.iter().zip(args) {
+        map[param] = Some(arg);
+    }
+    for (id, node) in source.nodes.iter() {
+        let operands: Vec<ValueId> =
+            node.operands.iter().map(|&v| map[v].expect("operands come first")).collect();
+        let results = match node.op {
+            Op::Call(callee) => {
+                let name = &source.values[node.results[0]].name;
+                let label = if name.is_empty() { module.funcs[callee].name.clone() } else { name.clone() };
+                let unique = format!("{prefix}{label}.{id}.");
+                inline_into(module, callee, &operands, &unique, target)
+            }
+            _ => copy_node(source, node, operands, prefix, target),
+        };
+        for (&old, new) in node.results.iter().zip(results) {
+            map[old] = Some(new);
+        }
+    }
+    source.results.iter().map(|&v| map[v].expect("results are values of the function")).collect()
+}
+
+fn copy_node(
+    source: &Func,
+    node: &Node,
+    operands: Vec<ValueId>,
+    prefix: &str,
+    target: &mut Func,
+) -> Vec<ValueId> {
+    let types: Vec<_> = node.results.iter().map(|&v| source.ty(v).clone()).collect();
+    let new = target.push_node(node.op.clone(), operands, types);
+    let results: Vec<ValueId> = target.nodes[new].results.to_vec();
+    for (&old, &value) in node.results.iter().zip(&results) {
+        let name = &source.values[old].name;
+        if !name.is_empty() {
+            target.values[value].name = format!("{prefix}{name}");
+        }
+    }
+    results
+}
+
+/// Number formats of a whole model: data type, and type of partial sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precision {
+    /// As the model says.
+    Unchanged,
+    F32,
+    /// f16 data and f16 partial sums (vendor's 16.16).
+    F16,
+    /// f16 data, f32 partial sums (16.32).
+    F16F32,
+}
+
+/// Replaces f32 and f16 by the precision's data type everywhere.
+pub fn with_precision(module: &Module, precision: Precision) -> Module {
+    let to = match precision {
+        Precision::Unchanged => return module.clone(),
+        Precision::F32 => DType::F32,
+        Precision::F16 | Precision::F16F32 => DType::F16,
+    };
+    let convert = |dtype: &mut DType| {
+        if matches!(dtype, DType::F32 | DType::F16) {
+            *dtype = to;
+        }
+    };
+    let mut out = module.clone();
+    for (_, constant) in out.consts.iter_mut() {
+        if let pando_graph::ConstData::Dense(tensor) = &mut constant.data
+            && matches!(tensor.dtype(), DType::F32 | DType::F16)
+        {
+            *tensor = pando_base::Tensor::from_f64(to, tensor.shape().clone(), &tensor.to_f64());
+        }
+        convert(&mut constant.dtype);
+    }
+    for (_, func) in out.funcs.iter_mut() {
+        func.values.iter_mut().for_each(|(_, value)| convert(&mut value.ty.dtype));
+        for (_, node) in func.nodes.iter_mut() {
+            match &mut node.op {
+                Op::Iota { dtype, .. } | Op::Random { dtype, .. } | Op::Convert(dtype) => convert(dtype),
+                Op::Dot(Dot { dtype: Some(dtype), .. }) | Op::Conv(Conv { dtype: Some(dtype), .. }) => {
+                    convert(dtype)
+                }
+                _ => {}
+            }
+        }
+    }
+    out
+}
+
+/// Fails with the list of all operations that have no lowering, and checks that sizes are numbers.
+pub fn supported(module: &Module) -> Result<()> {
+    let func = &module.funcs[module.main().ok_or_else(errors::no_main)?];
+    for (id, value) in func.values.iter() {
+        let shape = value.ty.require_shape().map_err(|e| e.context(format!("@{}", func.name)))?;
+        if shape.num_elements() == 0 {
+            return Err(errors::no_elements(&format!("@{}", func.name), &value_name(func, id)));
+        }
+    }
+    let unsupported: Vec<String> = func
+        .nodes
+        .values()
+        .filter_map(|node| {
+            let reason = why_unsupported(func, node)?;
+            Some(format!("{} ({}){reason}", node.op, value_name(func, node.results[0])))
+        })
+        .collect();
+    if unsupported.is_empty() { Ok(()) } else { Err(errors::unsupported(&unsupported)) }
+}
+
+/// A value's name as printed, with its id if it has none.
+pub fn value_name(func: &Func, value: ValueId) -> String {
+    let name = &func.values[value].name;
+    if name.is_empty() { value.to_string() } else { format!("%{name}") }
+}
+
+/// Nothing if the node can be lowered; otherwise the limit it meets, empty if there is no lowering at all.
+fn why_unsupported(func: &Func, node: &Node) -> Option<String> {
+    let limit = |unmet: bool, what: &str| unmet.then(|| format!(": {what}"));
+    match &node.op {
+        Op::Pad(pad) => limit(pad.interior.iter().any(|&n| n > 0), "padding between elements"),
+        Op::Conv(conv) => limit(conv.input_dilation.iter().any(|&d| d != 1), "dilation of the input")
+            .or_else(|| {
+                limit(conv.padding.iter().any(|&(low, high)| low < 0 || high < 0), "negative padding")
+            })
+            .or_else(|| limit(!matrix_type(func.ty(node.operands[0]).dtype), "bool has no product")),
+        Op::Dot(_) => limit(!matrix_type(func.ty(node.operands[0]).dtype), "bool has no product"),
+        Op::Random { .. }
+        | Op::Bitcast(_)
+        | Op::Scatter { .. }
+        | Op::ReduceWindow(_)
+        | Op::Scan(_)
+        | Op::Sort(_)
+        | Op::Call(_)
+        | Op::If { .. }
+        | Op::While { .. }
+        | Op::Repeat { .. } => Some(String::new()),
+        _ => None,
+    }
+}
+
+fn matrix_type(dtype: DType) -> bool {
+    dtype != DType::Bool
+}
+
+/// The value of a scalar (or one-element) constant.
+pub fn constant_scalar(module: &Module, func: &Func, value: ValueId) -> Option<f64> {
+    let ValueDef::Node(node, _) = func.values[value].def else { return None };
+    let Op::Constant(id) = func.nodes[node].op else { return None };
+    let constant = &module.consts[id];
+    match &constant.data {
+        pando_graph::ConstData::Splat(value) => Some(constant.dtype.round(*value)),
+        pando_graph::ConstData::Dense(tensor) if tensor.num_elements() == 1 => Some(tensor.get_f64(0)),
+        _ => None,
+    }
+}

@@ -1,0 +1,147 @@
+//! Goal: every operator's file under tests/ops gives the same values on tiles as its `run` lines say, at an
+//! exact cost. Method: each file is compiled for `tiny4` (four tiles; tensors split down to eight bytes),
+//! its values are computed tile by tile and compared with the expected ones and with the evaluator, every
+//! checker looks at it, its explicit form must agree, and its cycles and memory must equal the table kept
+//! beside it (`BLESS=1` writes tables). Values are also computed on 5 and 16 tiles where fixed costs are
+//! nothing, so that every operator is split over tiles in as many ways as it can be.
+
+mod common;
+
+use pando_base::{DType, Tensor};
+use pando_graph::testing::{compare, run_lines, tolerance};
+use pando_lower::{Compiled, Options, compile};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Files whose operators have no lowering, with the operators that `compile` must name.
+const UNSUPPORTED: &str = include_str!("unsupported.txt");
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/ops")
+}
+
+fn files() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(root()).expect("tests/ops is there");
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("readable").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "graph"))
+        .collect();
+    files.sort();
+    files
+}
+
+/// Tiles compute in the operands' own types; the evaluator in f64. What a file allows, and a few units in
+/// the last place of the results' type.
+fn allowed(file_tolerance: f64, expected: &[Tensor]) -> f64 {
+    let of_type = |tensor: &Tensor| match tensor.dtype() {
+        DType::F32 => 4e-6,
+        DType::F16 => 4e-3,
+        DType::BF16 => 2e-2,
+        DType::F8(..) => 0.13,
+        _ => 0.0,
+    };
+    expected.iter().map(of_type).fold(file_tolerance, f64::max)
+}
+
+#[test]
+fn every_operator_file_on_tiles() {
+    let machine = pando_machine::load("tiny4").expect("built in");
+    let options = Options { min_tile_bytes: 8, ..Options::default() };
+    let spreading = [5, 16].map(common::spreading_machine);
+    let (mut lowered, mut refused) = (0, String::new());
+    for path in files() {
+        let name = path.file_stem().expect("a file").to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&path).expect("readable");
+        let module = pando_graph::parse(&text, &name).unwrap_or_else(|error| panic!("{error}"));
+        if module.main().is_none() {
+            continue;
+        }
+        match compile(&module, &machine, &options) {
+            Err(error) => writeln!(refused, "{name}: {}", error.message()).expect("a string"),
+            Ok(compiled) => {
+                check_values(&name, &text, &compiled, &machine);
+                check_table(&name, &table(&compiled, &machine));
+                for machine in &spreading {
+                    let compiled =
+                        compile(&module, machine, &Options { min_tile_bytes: 1, ..Options::default() });
+                    check_values(&name, &text, &compiled.expect("lowered before"), machine);
+                }
+                lowered += 1;
+            }
+        }
+    }
+    assert!(lowered > 50, "only {lowered} files were lowered");
+    if std::env::var_os("BLESS").is_some() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/unsupported.txt");
+        std::fs::write(path, &refused).expect("writable");
+    } else {
+        assert_eq!(refused, UNSUPPORTED, "the set of operators without a lowering has changed");
+    }
+}
+
+fn check_values(name: &str, text: &str, compiled: &Compiled, machine: &pando_machine::Machine) {
+    common::assert_sound(compiled, name);
+    for line in run_lines(text).unwrap_or_else(|error| panic!("{name}: {error}")) {
+        if line.func != "main" {
+            continue;
+        }
+        let what = format!("{name} line {}", line.line);
+        let actual = common::simulate(compiled, &line.args).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let tolerance = allowed(tolerance(text).expect("a number"), &line.expected);
+        compare(&actual, &line.expected, tolerance).unwrap_or_else(|error| panic!("{what}: {error}"));
+        common::assert_expansion_agrees(compiled, machine, &line.args, &actual, &what);
+    }
+}
+
+/// Cycles of every step and memory, as a person would check them by hand.
+fn table(compiled: &Compiled, machine: &pando_machine::Machine) -> String {
+    let program = &compiled.emitted.program;
+    let placement = Some(&compiled.placed.placement);
+    let profile = pando_sim::profile(program, machine, placement, compiled.fit.clone(), 1);
+    let mut out = format!(
+        "{:<40} {:>8} {:>9} {:>8} {:>6} {:>10}\n",
+        "step", "compute", "exchange", "sync", "host", "live bytes"
+    );
+    for step in &profile.steps {
+        let parts = &step.parts;
+        writeln!(
+            out,
+            "{:<40} {:>8} {:>9} {:>8} {:>6} {:>10}",
+            step.name,
+            parts.compute + parts.local_copy,
+            parts.exchange,
+            parts.sync,
+            parts.host,
+            step.live_bytes_peak
+        )
+        .expect("a string");
+    }
+    let memory = &profile.memory;
+    writeln!(
+        out,
+        "\nfullest tile {} of {} bytes: {} used; variables {} always live, {} temporary; code {}, vertex state {}, exchange code {}, stacks {}",
+        memory.max_tile,
+        memory.tile_bytes,
+        memory.max_used,
+        memory.fullest.always_live,
+        memory.fullest.temporary,
+        memory.fullest.code,
+        memory.fullest.vertex_state,
+        memory.fullest.exchange_code,
+        memory.fullest.stacks
+    )
+    .expect("a string");
+    out
+}
+
+fn check_table(name: &str, actual: &str) {
+    let path = root().join("tables").join(format!("{name}.tiny4.txt"));
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::create_dir_all(path.parent().expect("a directory")).expect("writable");
+        std::fs::write(&path, actual).expect("writable");
+        return;
+    }
+    let expected =
+        std::fs::read_to_string(&path).unwrap_or_else(|_| panic!("{name} has no table: run with BLESS=1"));
+    assert_eq!(actual, expected, "{name}: cycles or memory changed; BLESS=1 accepts them");
+}

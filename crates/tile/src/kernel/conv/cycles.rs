@@ -1,0 +1,268 @@
+//! Cycles of a convolution, hardware.md section 6.1 and, where that is too terse, the file it restates (PL
+//! lib/poplin/PerformanceEstimation.hpp). The planner of PopLibs picks the cheapest of several vertices; so
+//! do we, among those applicable:
+//!
+//! - 1×1 and n×1 on the matrix unit, and horizontal MAC on the vector unit: any convolution;
+//! - SLIC and vertical MAC: groups of few channels in f16; outer product: single input channels.
+//!
+//! Approximations: workers split the field into runs of equal length, whose number of rows is the average;
+//! outputs whose window sticks out of the input cost as much as the others; the worklists of VMAC hold one
+//! run a row and kernel position; n×1 in f8 is priced by the formula of f16 at the rate of f8.
+
+use crate::kernel::amp::{self, Format, Product, Unit};
+use crate::kernel::cost::{self, Cycles, c};
+use crate::kernel::{ConvAttrs, OperandType, VertexCost};
+use pando_base::DType;
+use pando_machine::Chip;
+
+/// A convolution as the formulas see it.
+struct Problem<'a> {
+    chip: &'a Chip,
+    format: Format,
+    half_partials: bool,
+    groups: u64,
+    /// Channels per group.
+    inputs: u64,
+    outputs: u64,
+    /// Runs of outputs along the last dimension, and their length.
+    rows: u64,
+    row_len: u64,
+    /// Kernel positions along the last dimension, and along all others.
+    kernel_inner: u64,
+    kernel_outer: u64,
+    /// Stride of the last dimension.
+    stride: u64,
+    /// No dimension has a stride.
+    is_dense: bool,
+}
+
+pub fn cycles(attrs: &ConvAttrs, operands: &[OperandType], chip: &Chip) -> VertexCost {
+    let [input, weights, out] = [operands[0], operands[1], operands[2]];
+    if input.dtype.is_int() {
+        let multiplications = cost::product(&weights.lens[1..]).saturating_mul(out.num_elements());
+        return amp::scalar_cycles(multiplications, chip);
+    }
+    let problem = Problem::new(attrs, [input, weights, out], chip);
+    let unit = Unit::of(chip, input.dtype, attrs.partials);
+    let candidates = [
+        unit.as_ref().and_then(|unit| problem.one_by_one(unit)),
+        unit.as_ref().map(|unit| problem.n_by_one(unit)),
+        problem.slic(unit.as_ref()),
+        problem.vertical(),
+        problem.outer_product(),
+    ];
+    let best = candidates.into_iter().flatten().fold(problem.horizontal(), Cycles::min);
+    cost::launched(best, chip)
+}
+
+/// The vector unit's formula for a matrix product, for chips whose matrix unit does not take the type.
+pub fn horizontal_product(product: &Product, input: DType, partials: DType, chip: &Chip) -> Cycles {
+    let problem = Problem {
+        chip,
+        format: Format::of(input),
+        half_partials: partials == DType::F16,
+        groups: product.groups,
+        inputs: product.inputs,
+        outputs: product.outputs,
+        rows: 1,
+        row_len: product.rows,
+        kernel_inner: 1,
+        kernel_outer: 1,
+        stride: 1,
+        is_dense: true,
+    };
+    problem.horizontal()
+}
+
+impl<'a> Problem<'a> {
+    fn new(attrs: &ConvAttrs, [input, weights, out]: [OperandType; 3], chip: &'a Chip) -> Self {
+        let rank = weights.lens.len();
+        let out_lens = &out.lens[out.lens.len() - rank..];
+        let groups = input.lens[1] / weights.lens[1].max(1);
+        let (row_len, outer) = out_lens[2..].split_last().unwrap_or((&1, &[]));
+        let (kernel_inner, kernel_outer) = weights.lens[2..].split_last().unwrap_or((&1, &[]));
+        Problem {
+            chip,
+            format: Format::of(input.dtype),
+            half_partials: attrs.partials == DType::F16,
+            groups: groups.max(1),
+            inputs: weights.lens[1],
+            outputs: weights.lens[0].div_ceil(groups.max(1)),
+            rows: cost::product(outer).saturating_mul(out_lens[0]),
+            row_len: *row_len,
+            kernel_inner: *kernel_inner,
+            kernel_outer: cost::product(kernel_outer),
+            stride: attrs.strides.last().copied().unwrap_or(1),
+            is_dense: attrs.strides.iter().all(|&stride| stride == 1),
+        }
+    }
+
+    fn is_one_by_one(&self) -> bool {
+        self.kernel() == 1 && self.is_dense
+    }
+
+    fn kernel(&self) -> u64 {
+        self.kernel_inner.saturating_mul(self.kernel_outer)
+    }
+
+    fn field(&self) -> u64 {
+        self.rows.saturating_mul(self.row_len)
+    }
+
+    fn workers(&self) -> Cycles {
+        c(cost::workers(self.chip))
+    }
+
+    /// Elements of a vector of inputs.
+    fn vector(&self) -> u64 {
+        cost::vector_len(if self.format == Format::F32 { DType::F32 } else { DType::F16 }, self.chip)
+    }
+
+    /// The busiest worker's runs of outputs, each priced by its length: whole rows and a part of one.
+    fn runs(&self, run: impl Fn(u64) -> Cycles) -> Cycles {
+        let elements = cost::per_worker(self.field(), self.chip);
+        let row_len = self.row_len.max(1);
+        let rest = elements % row_len;
+        c(elements / row_len) * run(row_len) + if rest > 0 { run(rest) } else { c(0) }
+    }
+
+    /// "Zero partials: W·(ceil(n/vec) + 14/15 - retention)" for each group of outputs.
+    fn zeroing(&self, outputs_per_group: u64) -> Cycles {
+        let dtype = if self.half_partials { DType::F16 } else { DType::F32 };
+        let elements = cost::per_worker(self.field().saturating_mul(outputs_per_group), self.chip);
+        self.workers() * (c(elements.div_ceil(cost::vector_len(dtype, self.chip))) + c(5))
+    }
+
+    /// The 1×1 vertex takes the whole field as one run.
+    fn one_by_one(&self, unit: &Unit) -> Option<Cycles> {
+        let product =
+            Product { groups: self.groups, rows: self.field(), inputs: self.inputs, outputs: self.outputs };
+        self.is_one_by_one().then(|| amp::product_cycles(unit, &product, self.chip))
+    }
+
+    /// The n×1 vertex takes 1, 2 or 4 kernel rows at once if the channels leave room for them.
+    fn n_by_one(&self, unit: &Unit) -> Cycles {
+        let heights = [(1, 15), (2, 46), (4, 60)].into_iter();
+        let suits = |&(height, _): &(u64, u64)| {
+            height == 1 || (height <= self.kernel_outer && self.inputs.saturating_mul(height) <= unit.inputs)
+        };
+        let costs = heights.filter(suits).map(|(height, load)| self.n_by_one_of(unit, height, load));
+        costs.min().unwrap_or(c(u64::MAX))
+    }
+
+    /// "nx1 worker", "nx1 per kernel row" and "nx1 outer"; `extra_load` is the weights' rearrangement. The
+    /// restated "else 3" is added in every case in the source.
+    fn n_by_one_of(&self, unit: &Unit, height: u64, extra_load: u64) -> Cycles {
+        let is_f32 = self.format == Format::F32;
+        let run = |n: u64| {
+            let few: [u64; 3] = if is_f32 { [17, 33, 44] } else { [17, 29, 33] };
+            let rest = c(n.saturating_sub(3)) * c(unit.row);
+            // 3 before and 9 of retained state less after.
+            few.get(n as usize).map_or(c(if is_f32 { 45 } else { 34 }) + rest, |&slots| c(slots)) - c(6)
+        };
+        let worker = c(17 + u64::from(self.half_partials)) + self.runs(run);
+        // Filter height 4 cannot use the wide load.
+        let load = unit.load.saturating_mul(if height == 4 { 2 } else { 1 }).saturating_add(extra_load + 3);
+        let (inner, outer) = (c(self.kernel_inner), c(self.kernel_outer.div_ceil(height)));
+        let kernel = outer * (c(14) + inner * (c(12) + c(load) + self.workers() * worker));
+        let groups = c(self.groups);
+        let g_in = c(self.inputs.saturating_mul(height).div_ceil(unit.inputs).max(1));
+        let g_out = c(self.outputs.div_ceil(unit.units).max(1));
+        let retained = self.workers() * c(18 + u64::from(self.half_partials));
+        let zero_loop =
+            groups * (g_out * c(17) + (g_out - c(1)) * c(6) + c(1)) + (groups - c(1)) * c(6) + c(1);
+        let zeroing = groups * g_out * self.zeroing(unit.units.min(self.outputs));
+        let loops = groups * (c(16) + g_in * (c(14) + g_out * (c(14) + kernel)));
+        c(109) + retained + zero_loop + zeroing + loops
+    }
+
+    /// "HMAC": a dot product of 64-bit vectors for each output, in the input channels.
+    fn horizontal(&self) -> Cycles {
+        let is_f32 = self.format == Format::F32;
+        let one_by_one = self.is_one_by_one();
+        // With f16 sums two outputs share a dot product's loop.
+        let outputs = if self.half_partials { self.outputs.div_ceil(2) } else { self.outputs };
+        let pair = if self.half_partials { 2 } else { 1 };
+        let dot = c(self.inputs.div_ceil(self.vector())) + c(3 * pair + pair - 1 + 4) - c(u64::from(!is_f32));
+        let run = |n: u64| c(if one_by_one { 13 } else { 19 }) + c(n) * (c(7) + c(outputs) * dot);
+        let retained = match (one_by_one, is_f32) {
+            (true, _) => 15,
+            (false, true) => 0,
+            (false, false) => 6,
+        };
+        let worker = (c(16 - retained) + self.runs(run)) * c(self.kernel()) + c(16);
+        let around = c(if is_f32 { 58 } else { 65 }) - c(if one_by_one { 10 } else { 0 });
+        let zeroing = c(self.groups) * self.zeroing(self.outputs);
+        let calls = self.workers() * c(9 + u64::from(self.half_partials) + retained);
+        around + calls + zeroing + c(self.groups) * (c(23 + 15 + 10) + self.workers() * worker)
+    }
+
+    /// Groups that a vertex for few channels takes at once as one group of `channels`, for f16 only.
+    fn is_narrow_half(&self, channels: u64) -> bool {
+        self.format == Format::F16 && self.inputs.max(self.outputs) <= channels
+    }
+
+    /// "SLIC": windows of four kernel positions slide over groups of four channels in all.
+    fn slic(&self, unit: Option<&Unit>) -> Option<Cycles> {
+        let unit = unit?;
+        if !self.is_narrow_half(4) || self.kernel() == 1 || !(1..=2).contains(&self.stride) {
+            return None;
+        }
+        let channels = self.inputs.max(self.outputs).max(1).next_power_of_two();
+        let group_groups = c(self.groups.saturating_mul(channels).div_ceil(4));
+        let windows = c(self.kernel_outer) * c(self.kernel_inner.div_ceil(4));
+        let w = self.workers();
+        let load = c(16)
+            + if channels == 4 { c(18) } else { c(9 + 6 + 6) + w * c(if channels == 2 { 12 } else { 10 }) };
+        // Four chains need half partials of 16 units; otherwise the inputs pass twice.
+        let passes = if unit.half_partials && unit.units >= 16 { 1 } else { 2 };
+        let run = |n: u64| {
+            let row = match self.stride {
+                1 => c(15) + c(n.saturating_sub(5)),
+                _ => c(15) + c(2) * c(n.saturating_sub(3)),
+            };
+            c(11) + row * c(passes)
+        };
+        let worker = c(18) + self.runs(run);
+        Some(c(28) + group_groups * (c(15 + 6) + windows * (load + c(20) + w * worker)))
+    }
+
+    /// "VMAC": eight groups of one channel side by side. The kernel's positions are spread over the
+    /// workers, whose sums are added at the end.
+    fn vertical(&self) -> Option<Cycles> {
+        if !self.is_narrow_half(1) {
+            return None;
+        }
+        let lanes = 2 * self.vector();
+        let worklists = cost::per_worker(self.rows.saturating_mul(self.kernel()), self.chip);
+        let row = c(7 + 15 + 3) + c(3) * c(self.row_len.saturating_sub(1));
+        let worker = c(13) + c(worklists) * row;
+        let (zero_width, reduce_width) = if self.half_partials { (4, 1) } else { (2, 2) };
+        let zero = c(4) + c(self.field().saturating_mul(lanes).div_ceil(zero_width));
+        let w = self.workers();
+        let reduce =
+            c(10) + c(cost::per_worker(self.field(), self.chip)) * (c(9) + c(reduce_width) * (w - c(1)));
+        let group_groups = c(self.groups.div_ceil(lanes));
+        Some(c(61 + 14 + 25) + group_groups * (zero + c(32 + 24) + w * worker + w * reduce))
+    }
+
+    /// "Outer product": one input channel times all outputs, 1×1.
+    fn outer_product(&self) -> Option<Cycles> {
+        if self.inputs != 1 || !self.is_one_by_one() || self.format == Format::F8 {
+            return None;
+        }
+        let outputs = c(self.outputs);
+        let vector = c(self.vector());
+        let unrolled = c(3) * vector;
+        let is_fast = self.outputs.is_multiple_of(self.vector()) && outputs >= unrolled;
+        let element = if is_fast {
+            c(6) + (outputs - unrolled) / vector
+        } else if self.format == Format::F32 {
+            c(10) + outputs * c(2)
+        } else {
+            c(10) + outputs * c(5) / c(2)
+        };
+        let group = c(11) + c(cost::per_worker(self.field(), self.chip)) * element;
+        Some(self.workers() * (c(25) + c(self.groups) * group))
+    }
+}

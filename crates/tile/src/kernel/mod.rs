@@ -1,0 +1,239 @@
+//! Kernels: the code that vertices run. Each kernel's operand rules, values and cycles stand side by
+//! side in one file; this file only names the kernels and dispatches.
+//!
+//! A kernel sees dense blocks of its operands and, where indices matter (windows, iota, gather), where
+//! these blocks lie in the whole variable. Values are computed as a tile would: in the operands' types,
+//! with the partial sums' type and order that the hardware has. Cycles are a formula of the blocks' sizes
+//! and the chip's data.
+
+use crate::block::Block;
+use pando_base::{BinaryFn, CompareFn, DType, ReduceFn, Tensor, UnaryFn};
+use pando_machine::Chip;
+use smallvec::SmallVec;
+
+mod amp;
+mod arg;
+mod conv;
+mod cost;
+mod dot;
+mod elementwise;
+mod gather;
+mod matmul;
+mod movement;
+mod reduce;
+mod values;
+
+use arg::same_but_ones;
+pub use arg::{Access, Arg, OperandType, VertexCost};
+
+/// Dimension lists of kernels.
+pub type Dims = SmallVec<[u8; 4]>;
+
+/// What a vertex computes, with everything but its operands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kernel {
+    /// `out`: the value everywhere.
+    Fill { value: f64 },
+    /// `in, out`: the same elements; of equal shape and type.
+    Copy,
+    /// `in, out`.
+    Unary(UnaryFn),
+    /// `lhs, rhs, out`: equal shapes and types.
+    Binary(BinaryFn),
+    /// `lhs, rhs, out`: `out` is bool.
+    Compare(CompareFn),
+    /// `condition (bool), then, else, out`.
+    Select,
+    /// `in, out`: conversion to `out`'s type; float to integer truncates and saturates.
+    Cast,
+    /// `in, out`: dimension `i` of `in` is dimension `dims[i]` of `out`; `in` repeats along the rest, and
+    /// where its length is 1.
+    Broadcast { dims: Dims },
+    /// `in, out`: dimension `i` of `out` is dimension `perm[i]` of `in`.
+    Transpose { perm: Dims },
+    /// `in, out`: combines over `axes`, which `out` lacks or keeps with length 1. Floats are combined in
+    /// f32; both may be different ones.
+    Reduce { func: ReduceFn, axes: Dims },
+    /// `lhs, rhs, out` on the matrix unit. `out` has the batch dimensions, then lhs's free ones, then
+    /// rhs's; dimensions of length 1 may be added. Sums are kept in `partials`, in the unit's order.
+    MatMul { batch: SmallVec<[(u8, u8); 2]>, contract: SmallVec<[(u8, u8); 2]>, partials: DType },
+    /// `row [1.., k], vector [k], out [1..]`: one row's dot product by a single worker (hand-written
+    /// matrix–vector programs have one vertex a row).
+    RowDot,
+    /// `input [n, c, spatial…], weights [o, c/groups, kernel…], out [n, o, spatial…]` on the matrix unit.
+    /// Blocks are placed by their global indices: output `y` reads input `y·stride − pad + k·dilation`;
+    /// what lies outside the input's *variable* counts as zero.
+    Conv(ConvAttrs),
+    /// `data, indices (any integer type), out`: `out` has `axis` of `data` replaced by the dimensions of
+    /// `indices`. Indices are clamped to `[0, size)`; rows outside the block at hand give zero.
+    Gather { axis: u8, size: u64 },
+    /// `out`: each element's index along the axis.
+    Iota { axis: u8 },
+}
+
+/// Attributes of a convolution, one entry per spatial dimension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConvAttrs {
+    pub strides: SmallVec<[u64; 2]>,
+    /// Zeros before the first input element.
+    pub padding_low: SmallVec<[u64; 2]>,
+    pub kernel_dilation: SmallVec<[u64; 2]>,
+    pub groups: u64,
+    pub partials: DType,
+}
+
+impl Kernel {
+    /// The name in the text format.
+    pub fn name(&self) -> String {
+        match self {
+            Kernel::Fill { .. } => "fill".into(),
+            Kernel::Copy => "copy".into(),
+            Kernel::Unary(func) => format!("unary.{func}"),
+            Kernel::Binary(func) => format!("binary.{func}"),
+            Kernel::Compare(func) => format!("compare.{func}"),
+            Kernel::Select => "select".into(),
+            Kernel::Cast => "cast".into(),
+            Kernel::Broadcast { .. } => "broadcast".into(),
+            Kernel::Transpose { .. } => "transpose".into(),
+            Kernel::Reduce { func, .. } => format!("reduce.{func}"),
+            Kernel::MatMul { .. } => "matmul".into(),
+            Kernel::RowDot => "rowdot".into(),
+            Kernel::Conv(_) => "conv".into(),
+            Kernel::Gather { .. } => "gather".into(),
+            Kernel::Iota { .. } => "iota".into(),
+        }
+    }
+
+    /// How each operand is used, in order.
+    pub fn signature(&self) -> &'static [Access] {
+        use Access::{In, Out};
+        match self {
+            Kernel::Fill { .. } | Kernel::Iota { .. } => &[Out],
+            Kernel::Copy
+            | Kernel::Unary(_)
+            | Kernel::Cast
+            | Kernel::Broadcast { .. }
+            | Kernel::Transpose { .. }
+            | Kernel::Reduce { .. } => &[In, Out],
+            Kernel::Binary(_)
+            | Kernel::Compare(_)
+            | Kernel::MatMul { .. }
+            | Kernel::RowDot
+            | Kernel::Conv(_)
+            | Kernel::Gather { .. } => &[In, In, Out],
+            Kernel::Select => &[In, In, In, Out],
+        }
+    }
+
+    /// Checks types and sizes of the operands of one vertex; the sentence says what is wrong.
+    pub fn check(&self, operands: &[OperandType]) -> Result<(), String> {
+        let expected = self.signature().len();
+        if operands.len() != expected {
+            return Err(format!("{} takes {expected} operands, not {}", self.name(), operands.len()));
+        }
+        match self {
+            Kernel::Fill { .. } => Ok(()),
+            Kernel::Copy => movement::check_copy(operands),
+            Kernel::Unary(func) => elementwise::check_unary(*func, operands),
+            Kernel::Binary(func) => elementwise::check_binary(*func, operands),
+            Kernel::Compare(_) => elementwise::check_compare(operands),
+            Kernel::Select => elementwise::check_select(operands),
+            Kernel::Cast => elementwise::check_cast(operands),
+            Kernel::Broadcast { dims } => movement::check_broadcast(dims, operands),
+            Kernel::Transpose { perm } => movement::check_transpose(perm, operands),
+            Kernel::Reduce { func, axes } => reduce::check(*func, axes, operands),
+            Kernel::MatMul { batch, contract, partials } => {
+                matmul::check(batch, contract, *partials, operands)
+            }
+            Kernel::RowDot => dot::check(operands),
+            Kernel::Conv(attrs) => conv::check(attrs, operands),
+            Kernel::Gather { axis, size } => gather::check(*axis, *size, operands),
+            Kernel::Iota { axis } => movement::check_iota(*axis, operands),
+        }
+    }
+
+    /// Computes the outputs of one vertex whose operands passed [`Kernel::check`].
+    pub fn run(&self, args: &mut [Arg]) {
+        match self {
+            Kernel::Fill { value } => movement::run_fill(*value, args),
+            Kernel::Copy => movement::run_copy(args),
+            Kernel::Unary(func) => elementwise::run_unary(*func, args),
+            Kernel::Binary(func) => elementwise::run_binary(*func, args),
+            Kernel::Compare(func) => elementwise::run_compare(*func, args),
+            Kernel::Select => elementwise::run_select(args),
+            Kernel::Cast => elementwise::run_cast(args),
+            Kernel::Broadcast { dims } => movement::run_broadcast(dims, args),
+            Kernel::Transpose { perm } => movement::run_transpose(perm, args),
+            Kernel::Reduce { func, axes } => reduce::run(*func, axes, args),
+            Kernel::MatMul { batch, contract, partials } => matmul::run(batch, contract, *partials, args),
+            Kernel::RowDot => dot::run(args),
+            Kernel::Conv(attrs) => conv::run(attrs, args),
+            Kernel::Gather { axis, size } => gather::run(*axis, *size, args),
+            Kernel::Iota { axis } => movement::run_iota(*axis, args),
+        }
+    }
+
+    /// Time of one vertex on a chip.
+    pub fn cycles(&self, operands: &[OperandType], chip: &Chip) -> VertexCost {
+        match self {
+            Kernel::Fill { .. } => movement::fill_cycles(operands, chip),
+            Kernel::Iota { .. } => movement::iota_cycles(operands, chip),
+            Kernel::Copy => movement::copy_cycles(operands, chip),
+            Kernel::Unary(func) => elementwise::unary_cycles(*func, operands, chip),
+            Kernel::Binary(func) => elementwise::binary_cycles(*func, operands, chip),
+            Kernel::Compare(func) => elementwise::compare_cycles(*func, operands, chip),
+            Kernel::Select => elementwise::select_cycles(operands, chip),
+            Kernel::Cast => elementwise::cast_cycles(operands, chip),
+            Kernel::Broadcast { dims } => movement::broadcast_cycles(dims, operands, chip),
+            Kernel::Transpose { perm } => movement::transpose_cycles(perm, operands, chip),
+            Kernel::Reduce { axes, .. } => reduce::cycles(axes, operands, chip),
+            Kernel::MatMul { batch, contract, partials } => {
+                matmul::cycles(batch, contract, *partials, operands, chip)
+            }
+            Kernel::RowDot => dot::cycles(operands, chip),
+            Kernel::Conv(attrs) => conv::cycles(attrs, operands, chip),
+            Kernel::Gather { axis, .. } => gather::cycles(*axis, operands, chip),
+        }
+    }
+
+    /// Floating-point operations of one vertex: two per multiply–add, one per output element elsewhere,
+    /// none for movement.
+    pub fn flops(&self, operands: &[OperandType]) -> u64 {
+        match self {
+            Kernel::Unary(_) | Kernel::Binary(_) | Kernel::Compare(_) | Kernel::Select => {
+                operands.last().map_or(0, OperandType::num_elements)
+            }
+            Kernel::Reduce { .. } => operands[0].num_elements(),
+            Kernel::MatMul { batch, contract, .. } => matmul::flops(batch, contract, operands),
+            Kernel::RowDot => operands[0].num_elements().saturating_mul(2),
+            Kernel::Conv(_) => conv::flops(operands),
+            _ => 0,
+        }
+    }
+
+    /// Bytes of code that a tile needs to run this kernel, shared by all its vertices of that name.
+    ///
+    /// Assumption, no source: about 4 bytes an instruction and the instruction counts of comparable
+    /// hand-written inner loops with their set-up.
+    pub fn code_bytes(&self) -> u64 {
+        match self {
+            Kernel::MatMul { .. } | Kernel::Conv(_) => 1536,
+            Kernel::Reduce { .. } | Kernel::Gather { .. } | Kernel::Transpose { .. } => 640,
+            Kernel::Broadcast { .. } | Kernel::Cast | Kernel::Select => 384,
+            _ => 256,
+        }
+    }
+}
+
+/// Convenience for tests and callers that have blocks: operand types of blocks.
+pub fn operand_types<'a>(dtypes: &[DType], lens: &'a [SmallVec<[u64; 4]>]) -> SmallVec<[OperandType<'a>; 4]> {
+    dtypes.iter().zip(lens).map(|(&dtype, lens)| OperandType { dtype, lens }).collect()
+}
+
+/// A vertex's operand as a kernel's `run` sees it; here so that the module's users need one import.
+impl Arg {
+    pub fn new(block: Block, shape: &[u64], data: Tensor) -> Self {
+        debug_assert_eq!(block.lens().as_slice(), &**data.shape());
+        Arg { block, shape: SmallVec::from_slice(shape), data }
+    }
+}

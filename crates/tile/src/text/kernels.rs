@@ -1,0 +1,229 @@
+//! Kernel names and attributes in text: `reduce.sum{axes=[1]}`.
+
+use crate::kernel::{ConvAttrs, Dims, Kernel};
+use pando_base::lexer::Cursor;
+use pando_base::{BinaryFn, CompareFn, DType, Error, ReduceFn, Result, UnaryFn};
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+
+use super::printer::float;
+
+type Pairs = SmallVec<[(u8, u8); 2]>;
+
+/// The attributes in braces; nothing for kernels without.
+pub fn print_attributes(kernel: &Kernel) -> String {
+    let text = match kernel {
+        Kernel::Fill { value } => format!("value={}", float(*value)),
+        Kernel::Broadcast { dims } => format!("dims={}", list(dims)),
+        Kernel::Transpose { perm } => format!("perm={}", list(perm)),
+        Kernel::Reduce { axes, .. } => format!("axes={}", list(axes)),
+        Kernel::MatMul { batch, contract, partials } => {
+            format!("batch={} contract={} partials={partials}", pairs(batch), pairs(contract))
+        }
+        Kernel::Conv(attrs) => print_conv(attrs),
+        Kernel::Gather { axis, size } => format!("axis={axis} size={size}"),
+        Kernel::Iota { axis } => format!("axis={axis}"),
+        _ => return String::new(),
+    };
+    format!("{{{text}}}")
+}
+
+fn print_conv(attrs: &ConvAttrs) -> String {
+    format!(
+        "strides={} padding={} dilation={} groups={} partials={}",
+        list(&attrs.strides),
+        list(&attrs.padding_low),
+        list(&attrs.kernel_dilation),
+        attrs.groups,
+        attrs.partials
+    )
+}
+
+fn list<T: std::fmt::Display>(items: &[T]) -> String {
+    let items: Vec<String> = items.iter().map(T::to_string).collect();
+    format!("[{}]", items.join(","))
+}
+
+fn pairs(items: &Pairs) -> String {
+    let items: Vec<String> = items.iter().map(|(lhs, rhs)| format!("{lhs}:{rhs}")).collect();
+    format!("[{}]", items.join(","))
+}
+
+/// A value of an attribute as written.
+enum Value {
+    Number(f64),
+    Int(i128),
+    Ints(Vec<i128>),
+    Pairs(Pairs),
+    Type(DType),
+}
+
+struct Attributes {
+    values: BTreeMap<String, Value>,
+    line: u32,
+    col: u32,
+}
+
+pub fn parse_kernel(cursor: &mut Cursor) -> Result<Kernel> {
+    let (line, col) = cursor.position();
+    let name = cursor.ident("a kernel's name")?;
+    let mut attributes = Attributes { values: parse_attributes(cursor)?, line, col };
+    let kernel = attributes
+        .kernel(&name)?
+        .ok_or_else(|| Error::at_position(line, col, format!("'{name}' is not a kernel")))?;
+    match attributes.values.keys().next() {
+        None => Ok(kernel),
+        Some(extra) => Err(attributes.error(format!("{name} has no attribute '{extra}'"))),
+    }
+}
+
+fn parse_attributes(cursor: &mut Cursor) -> Result<BTreeMap<String, Value>> {
+    let mut values = BTreeMap::new();
+    if cursor.eat("{") {
+        while !cursor.eat("}") {
+            let name = cursor.ident("an attribute's name or '}'")?;
+            cursor.expect("=")?;
+            let value = parse_value(cursor)?;
+            if values.insert(name.clone(), value).is_some() {
+                return Err(cursor.error(format!("attribute '{name}' is given twice")));
+            }
+        }
+    }
+    Ok(values)
+}
+
+fn parse_value(cursor: &mut Cursor) -> Result<Value> {
+    use pando_base::lexer::TokenKind;
+    match cursor.peek() {
+        TokenKind::Int(_) => cursor.int("a number").map(Value::Int),
+        TokenKind::Ident(word) if word != "inf" && word != "nan" => cursor.dtype().map(Value::Type),
+        TokenKind::Punct("[") => parse_list(cursor),
+        _ => cursor.float("an attribute's value").map(Value::Number),
+    }
+}
+
+fn parse_list(cursor: &mut Cursor) -> Result<Value> {
+    let mut with_partner = false;
+    let items = cursor.list("[", "]", |cursor| {
+        let first = cursor.int("a number")?;
+        let second = if cursor.eat(":") {
+            with_partner = true;
+            cursor.int("a dimension")?
+        } else {
+            0
+        };
+        Ok((first, second))
+    })?;
+    if !with_partner {
+        return Ok(Value::Ints(items.into_iter().map(|(first, _)| first).collect()));
+    }
+    let small = |value: i128| u8::try_from(value).map_err(|_| cursor.error("a dimension is between 0 and 255"));
+    let pairs = items.into_iter().map(|(lhs, rhs)| Ok((small(lhs)?, small(rhs)?))).collect::<Result<Pairs>>()?;
+    Ok(Value::Pairs(pairs))
+}
+
+impl Attributes {
+    fn error(&self, message: String) -> Error {
+        Error::at_position(self.line, self.col, message)
+    }
+
+    fn kernel(&mut self, name: &str) -> Result<Option<Kernel>> {
+        let (family, func) = name.split_once('.').unwrap_or((name, ""));
+        Ok(match family {
+            "unary" => UnaryFn::from_name(func).map(Kernel::Unary),
+            "binary" => BinaryFn::from_name(func).map(Kernel::Binary),
+            "compare" => CompareFn::from_name(func).map(Kernel::Compare),
+            "reduce" => match ReduceFn::from_name(func) {
+                Some(func) => Some(Kernel::Reduce { func, axes: self.dims("axes")? }),
+                None => None,
+            },
+            _ => self.plain_kernel(name)?,
+        })
+    }
+
+    fn plain_kernel(&mut self, name: &str) -> Result<Option<Kernel>> {
+        Ok(Some(match name {
+            "fill" => Kernel::Fill { value: self.number("value")? },
+            "copy" => Kernel::Copy,
+            "select" => Kernel::Select,
+            "cast" => Kernel::Cast,
+            "rowdot" => Kernel::RowDot,
+            "broadcast" => Kernel::Broadcast { dims: self.dims("dims")? },
+            "transpose" => Kernel::Transpose { perm: self.dims("perm")? },
+            "matmul" => Kernel::MatMul {
+                batch: self.pairs("batch")?,
+                contract: self.pairs("contract")?,
+                partials: self.dtype("partials")?,
+            },
+            "conv" => Kernel::Conv(ConvAttrs {
+                strides: self.sizes("strides")?,
+                padding_low: self.sizes("padding")?,
+                kernel_dilation: self.sizes("dilation")?,
+                groups: self.int("groups")?,
+                partials: self.dtype("partials")?,
+            }),
+            "gather" => Kernel::Gather { axis: self.int("axis")?, size: self.int("size")? },
+            "iota" => Kernel::Iota { axis: self.int("axis")? },
+            _ => return Ok(None),
+        }))
+    }
+
+    fn take(&mut self, name: &str) -> Result<Value> {
+        self.values.remove(name).ok_or_else(|| self.error(format!("the kernel needs the attribute '{name}'")))
+    }
+
+    fn wrong(&self, name: &str, what: &str) -> Error {
+        self.error(format!("attribute '{name}' must be {what}"))
+    }
+
+    fn number(&mut self, name: &str) -> Result<f64> {
+        match self.take(name)? {
+            Value::Number(value) => Ok(value),
+            Value::Int(value) => Ok(value as f64),
+            _ => Err(self.wrong(name, "a number")),
+        }
+    }
+
+    fn int<T: TryFrom<i128>>(&mut self, name: &str) -> Result<T> {
+        match self.take(name)? {
+            Value::Int(value) => T::try_from(value).map_err(|_| self.wrong(name, "in range")),
+            _ => Err(self.wrong(name, "an integer")),
+        }
+    }
+
+    fn ints<T: TryFrom<i128>, const N: usize>(&mut self, name: &str) -> Result<SmallVec<[T; N]>>
+    where
+        [T; N]: smallvec::Array<Item = T>,
+    {
+        match self.take(name)? {
+            Value::Ints(values) => values
+                .into_iter()
+                .map(|value| T::try_from(value).map_err(|_| self.wrong(name, "a list of numbers in range")))
+                .collect(),
+            _ => Err(self.wrong(name, "a list such as [0,1]")),
+        }
+    }
+
+    fn dims(&mut self, name: &str) -> Result<Dims> {
+        self.ints::<u8, 4>(name)
+    }
+
+    fn sizes(&mut self, name: &str) -> Result<SmallVec<[u64; 2]>> {
+        self.ints::<u64, 2>(name)
+    }
+
+    fn pairs(&mut self, name: &str) -> Result<Pairs> {
+        match self.take(name)? {
+            Value::Pairs(pairs) => Ok(pairs),
+            Value::Ints(values) if values.is_empty() => Ok(Pairs::new()),
+            _ => Err(self.wrong(name, "a list of pairs such as [1:0]")),
+        }
+    }
+
+    fn dtype(&mut self, name: &str) -> Result<DType> {
+        match self.take(name)? {
+            Value::Type(dtype) => Ok(dtype),
+            _ => Err(self.wrong(name, "an element type such as f32")),
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! What an exchange asks of every tile's port, and how many cycles it takes.
+//!
+//! A tile sends each element of its block once to all tiles that need it in the same role (multicast) and
+//! receives what it does not own itself; what it owns is copied on the tile. For grouped copies the
+//! counts factor over dimensions, so no pair of tiles is looked at: the cost is the number of blocks on
+//! both sides, not their product. The explicit [`messages`] define the same numbers.
+
+use crate::message::{messages, preimage_interval};
+use crate::program::{Copy, CopyMap, Exchange, Program, SrcIndex, Var};
+use pando_machine::Chip;
+use smallvec::SmallVec;
+
+/// Use of one tile's exchange port during one exchange.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortUse {
+    pub sent_bytes: u64,
+    /// Received by this tile but not, at the same time, by its neighbour on the shared bus.
+    pub received_bytes: u64,
+    /// Received by this tile and its neighbour from one message.
+    pub paired_bytes: u64,
+    /// Moved within the tile.
+    pub local_bytes: u64,
+    pub messages: u64,
+}
+
+/// Time and volume of one exchange.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExchangeCost {
+    /// From sync to the last word; 0 if nothing crosses tiles.
+    pub cycles: u64,
+    /// Copies within tiles, done by the tiles' workers.
+    pub local_cycles: u64,
+    /// The tile that takes longest.
+    pub busiest_tile: u32,
+    /// Sum over tiles, each receiver counted.
+    pub received_bytes: u64,
+    pub sent_bytes: u64,
+    pub local_bytes: u64,
+    pub messages: u64,
+}
+
+/// Port use of all tiles of the program.
+pub fn port_use(program: &Program, exchange: &Exchange, tiles_per_bus: u32) -> Vec<PortUse> {
+    let mut ports = vec![PortUse::default(); program.tiles as usize];
+    for copy in &exchange.copies {
+        match &copy.map {
+            CopyMap::Affine { region, dims } if copy.dsts.len() == 1 => {
+                let affine = AffineCopy::new(program, copy, dims, &region.0);
+                affine.add_received(&mut ports, tiles_per_bus);
+                affine.add_sent(&mut ports);
+            }
+            _ => add_messages(program, copy, &mut ports, tiles_per_bus),
+        }
+    }
+    ports
+}
+
+/// Cycles of an exchange: the busiest port decides.
+pub fn exchange_cost(program: &Program, exchange: &Exchange, chip: &Chip) -> ExchangeCost {
+    ports_cost(&port_use(program, exchange, chip.exchange.tiles_per_bus), chip)
+}
+
+/// The cost of an exchange whose port use is known, one entry per tile.
+pub fn ports_cost(ports: &[PortUse], chip: &Chip) -> ExchangeCost {
+    let mut cost = ExchangeCost::default();
+    for (tile, port) in ports.iter().enumerate() {
+        let cycles = port.transfer_cycles(chip);
+        if cycles > cost.cycles {
+            (cost.cycles, cost.busiest_tile) = (cycles, tile as u32);
+        }
+        cost.local_cycles = cost.local_cycles.max(port.local_cycles(chip));
+        cost.received_bytes += port.received_bytes + port.paired_bytes;
+        cost.sent_bytes += port.sent_bytes;
+        cost.local_bytes += port.local_bytes;
+        cost.messages += port.messages;
+    }
+    if cost.cycles > 0 {
+        cost.cycles += chip.exchange.setup_cycles;
+    }
+    cost
+}
+
+impl PortUse {
+    /// Cycles in which this port moves data. Each direction moves `bytes_per_cycle`; what both tiles of a
+    /// bus receive from one message arrives at the bus's full width (hardware.md section 3).
+    pub fn transfer_cycles(&self, chip: &Chip) -> u64 {
+        let rate = chip.exchange.bytes_per_cycle;
+        let paired_rate = rate * u64::from(chip.exchange.tiles_per_bus.max(1));
+        let receive = self.received_bytes.div_ceil(rate) + self.paired_bytes.div_ceil(paired_rate);
+        receive.max(self.sent_bytes.div_ceil(rate))
+    }
+
+    /// Cycles of the copies within the tile.
+    pub fn local_cycles(&self, chip: &Chip) -> u64 {
+        self.local_bytes.div_ceil(chip.issue.memcpy_bytes_per_cycle)
+    }
+}
+
+fn add_messages(program: &Program, copy: &Copy, ports: &mut [PortUse], tiles_per_bus: u32) {
+    let element_bytes = program.vars[copy.src].dtype.size_bytes();
+    for message in messages(program, copy) {
+        let bytes = message.elements * element_bytes;
+        let remote = |tile: u32| tile != message.src_tile && message.dsts.iter().any(|&(_, t)| t == tile);
+        let mut sent = false;
+        for &(_, tile) in &message.dsts {
+            let port = &mut ports[tile as usize];
+            if tile == message.src_tile {
+                port.local_bytes += bytes;
+                continue;
+            }
+            sent = true;
+            port.messages += 1;
+            if neighbour(tile, tiles_per_bus).is_some_and(remote) {
+                port.paired_bytes += bytes;
+            } else {
+                port.received_bytes += bytes;
+            }
+        }
+        if sent {
+            ports[message.src_tile as usize].sent_bytes += bytes;
+            ports[message.src_tile as usize].messages += 1;
+        }
+    }
+}
+
+/// The other tile on a bus of two.
+fn neighbour(tile: u32, tiles_per_bus: u32) -> Option<u32> {
+    (tiles_per_bus == 2).then_some(tile ^ 1)
+}
+
+/// A grouped affine copy with its intervals per dimension, all in destination indices.
+struct AffineCopy<'a> {
+    src: &'a Var,
+    dst: &'a Var,
+    element_bytes: u64,
+    /// Per destination dimension: what each coordinate of its axis wants.
+    wanted: SmallVec<[Vec<(u64, u64)>; 4]>,
+    src_dims: SmallVec<[SrcDim; 4]>,
+    /// Axes along which the destination is repeated, and how often in all.
+    dst_copy_axes: SmallVec<[usize; 4]>,
+    dst_copies: u64,
+    src_copy_axes: SmallVec<[usize; 4]>,
+}
+
+/// One source dimension: per coordinate of its axis, what it can give and to how many.
+struct SrcDim {
+    /// The destination dimension fed by this one; none for a fixed index.
+    dst_dim: Option<usize>,
+    /// Destination indices that each coordinate owns (for a fixed index: one if it is owned).
+    owned: Vec<(u64, u64)>,
+    /// Per source coordinate: elements wanted of it, counted per wanting coordinate.
+    elements: Vec<u64>,
+    /// Per source coordinate: number of wanting coordinates.
+    receivers: Vec<u64>,
+    /// Per destination coordinate: number of owning coordinates.
+    senders: Vec<u64>,
+}
+
+impl<'a> AffineCopy<'a> {
+    fn new(program: &'a Program, copy: &Copy, dims: &[SrcIndex], region: &[(u64, u64)]) -> Self {
+        let (src, dst) = (&program.vars[copy.src], &program.vars[copy.dsts[0]]);
+        let wanted: SmallVec<[Vec<(u64, u64)>; 4]> = (0..dst.shape.len())
+            .map(|dim| {
+                let clip = |(begin, end): (u64, u64)| {
+                    let begin = begin.max(region[dim].0);
+                    (begin, end.min(region[dim].1).max(begin))
+                };
+                intervals(dst, dim).into_iter().map(clip).collect()
+            })
+            .collect();
+        let src_dims = dims.iter().enumerate().map(|(dim, index)| SrcDim::new(src, dim, *index, &wanted)).collect();
+        AffineCopy {
+            src,
+            dst,
+            element_bytes: src.dtype.size_bytes(),
+            wanted,
+            src_dims,
+            dst_copy_axes: dst.home.copy_axes(),
+            dst_copies: dst.home.copies(),
+            src_copy_axes: src.home.copy_axes(),
+        }
+    }
+
+    fn add_received(&self, ports: &mut [PortUse], tiles_per_bus: u32) {
+        for coordinates in self.dst.home.grid.coordinates() {
+            let tile = self.dst.home.grid.tile(&coordinates);
+            let volume = self.product(&self.wanted, &coordinates);
+            if volume == 0 {
+                continue;
+            }
+            let own = self.owned_by(tile, &coordinates);
+            let pair = neighbour(tile, tiles_per_bus).filter(|&other| self.holds_same(other, &coordinates));
+            let from_pair = pair.map_or(0, |other| self.owned_by(other, &coordinates));
+            let remote = volume - own;
+            let port = &mut ports[tile as usize];
+            port.local_bytes += own * self.element_bytes;
+            match pair {
+                Some(_) => {
+                    port.paired_bytes += (remote - from_pair) * self.element_bytes;
+                    port.received_bytes += from_pair * self.element_bytes;
+                }
+                None => port.received_bytes += remote * self.element_bytes,
+            }
+            port.messages += self.senders(&coordinates) - u64::from(own > 0);
+        }
+    }
+
+    fn add_sent(&self, ports: &mut [PortUse]) {
+        for coordinates in self.src.home.grid.coordinates() {
+            if self.src_copy_axes.iter().any(|&axis| coordinates[axis] != 0) {
+                continue;
+            }
+            let tile = self.src.home.grid.tile(&coordinates);
+            let at = |dim: usize| coordinate(self.src, dim, &coordinates);
+            let elements: u64 = self.src_dims.iter().enumerate().map(|(dim, d)| d.elements[at(dim)]).product();
+            let receivers: u64 = self.src_dims.iter().enumerate().map(|(dim, d)| d.receivers[at(dim)]).product();
+            if elements == 0 {
+                continue;
+            }
+            // With several copies of each wanted block, one of them is on another tile, so everything
+            // is sent; with one copy, what the tile wants of itself is not.
+            let own = match self.dst.home.grid.coordinates_of(tile) {
+                Some(wanting) if self.dst_copies == 1 => self.owned_by(tile, &wanting),
+                _ => 0,
+            };
+            ports[tile as usize].sent_bytes += (elements - own) * self.element_bytes;
+            ports[tile as usize].messages += receivers - u64::from(own > 0);
+        }
+    }
+
+    /// Elements wanted at the destination coordinates.
+    fn product(&self, intervals: &[Vec<(u64, u64)>], coordinates: &[u32]) -> u64 {
+        let lengths = intervals.iter().enumerate().map(|(dim, list)| {
+            let (begin, end) = list[coordinate(self.dst, dim, coordinates)];
+            end - begin
+        });
+        lengths.product()
+    }
+
+    /// Elements wanted at the destination coordinates that `tile` owns.
+    fn owned_by(&self, tile: u32, wanting: &[u32]) -> u64 {
+        let Some(owning) = self.src.home.grid.coordinates_of(tile) else { return 0 };
+        if self.src_copy_axes.iter().any(|&axis| owning[axis] != 0) {
+            return 0;
+        }
+        let overlaps = self.src_dims.iter().enumerate().map(|(dim, src_dim)| {
+            let owned = src_dim.owned[coordinate(self.src, dim, &owning)];
+            match src_dim.dst_dim {
+                None => owned.1 - owned.0,
+                Some(d) => overlap(owned, self.wanted[d][coordinate(self.dst, d, wanting)]),
+            }
+        });
+        overlaps.product()
+    }
+
+    /// Whether a tile wants the same block as the tile at the coordinates.
+    fn holds_same(&self, tile: u32, coordinates: &[u32]) -> bool {
+        let Some(other) = self.dst.home.grid.coordinates_of(tile) else { return false };
+        (0..coordinates.len()).all(|axis| other[axis] == coordinates[axis] || self.dst_copy_axes.contains(&axis))
+    }
+
+    /// Number of tiles that own something wanted at the destination coordinates.
+    fn senders(&self, wanting: &[u32]) -> u64 {
+        let counts = self.src_dims.iter().map(|src_dim| match src_dim.dst_dim {
+            None => src_dim.owned.iter().map(|&(begin, end)| end - begin).sum(),
+            Some(d) => src_dim.senders[coordinate(self.dst, d, wanting)],
+        });
+        counts.product()
+    }
+}
+
+impl SrcDim {
+    fn new(src: &Var, dim: usize, index: SrcIndex, wanted: &[Vec<(u64, u64)>]) -> Self {
+        let blocks = intervals(src, dim);
+        match index {
+            SrcIndex::At(at) => {
+                let hit = |&(begin, end): &(u64, u64)| u64::from((begin..end).contains(&at));
+                let hits: Vec<u64> = blocks.iter().map(hit).collect();
+                SrcDim {
+                    dst_dim: None,
+                    owned: hits.iter().map(|&hit| (0, hit)).collect(),
+                    elements: hits.clone(),
+                    receivers: hits,
+                    senders: Vec::new(),
+                }
+            }
+            SrcIndex::Dst { dim: dst_dim, step, offset } => {
+                let preimage = |&(begin, end): &(u64, u64)| preimage_interval(begin, end, step, offset);
+                let owned: Vec<(u64, u64)> = blocks.iter().map(preimage).collect();
+                SrcDim::overlaps(dst_dim.into(), owned, &wanted[dst_dim as usize])
+            }
+        }
+    }
+
+    /// Wanted intervals begin and end in increasing order, so those that meet an owned one are
+    /// consecutive: found by bisection, visited once per meeting pair.
+    fn overlaps(dst_dim: usize, owned: Vec<(u64, u64)>, wanted: &[(u64, u64)]) -> Self {
+        let mut senders = vec![0; wanted.len()];
+        let (mut elements, mut receivers) = (Vec::with_capacity(owned.len()), Vec::with_capacity(owned.len()));
+        for &own in &owned {
+            let first = wanted.partition_point(|&(_, end)| end <= own.0);
+            let (mut sum, mut count) = (0, 0);
+            for (at, &want) in wanted.iter().enumerate().skip(first) {
+                if want.0 >= own.1 {
+                    break;
+                }
+                let common = overlap(own, want);
+                if common > 0 {
+                    sum += common;
+                    count += 1;
+                    senders[at] += 1;
+                }
+            }
+            elements.push(sum);
+            receivers.push(count);
+        }
+        SrcDim { dst_dim: Some(dst_dim), owned, elements, receivers, senders }
+    }
+}
+
+fn overlap(a: (u64, u64), b: (u64, u64)) -> u64 {
+    a.1.min(b.1).saturating_sub(a.0.max(b.0))
+}
+
+/// What each coordinate of the dimension's axis holds; a single interval if no axis splits it.
+fn intervals(var: &Var, dim: usize) -> Vec<(u64, u64)> {
+    let span = var.home.region[dim];
+    let mut at = crate::grid::Coordinates::from_elem(0, var.home.grid.axes.len());
+    let Some(axis) = span.axis() else { return vec![span.bounds(&var.home.grid, &at, var.shape[dim])] };
+    (0..var.home.grid.axes[axis].extent)
+        .map(|coordinate| {
+            at[axis] = coordinate;
+            span.bounds(&var.home.grid, &at, var.shape[dim])
+        })
+        .collect()
+}
+
+/// The position in [`intervals`] of the coordinates.
+fn coordinate(var: &Var, dim: usize, coordinates: &[u32]) -> usize {
+    var.home.region[dim].axis().map_or(0, |axis| coordinates[axis] as usize)
+}
