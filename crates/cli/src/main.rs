@@ -32,7 +32,11 @@ fn dispatch(command: Command) -> Result<bool> {
         Command::Profile(args) => commands::profile::profile(&args),
         Command::Compile(args) => commands::compile::compile(&args).map(|()| true),
         Command::System(SystemCommand::List { json }) => commands::system::list(json).map(|()| true),
-        Command::System(SystemCommand::Show { name, json }) => commands::system::show(&name, json).map(|()| true),
-        Command::System(SystemCommand::Check { file, json }) => commands::system::check(&file, json).map(|()| true),
+        Command::System(SystemCommand::Show { name, json }) => {
+            commands::system::show(&name, json).map(|()| true)
+        }
+        Command::System(SystemCommand::Check { file, json }) => {
+            commands::system::check(&file, json).map(|()| true)
+        }
     }
 }

@@ -85,20 +85,28 @@ fn remedy(program: &Program, placed: &Placed, tile: u32, largest: &[(VarId, u64)
         .filter_map(|(_, var)| Some(var.tile_bytes(&var.home.grid.coordinates_of(tile)?)))
         .sum();
     if constants + placed.base_bytes > available {
-        let whole: u64 = program
-            .vars
-            .values()
-            .filter(|var| matches!(var.role, Role::Constant(_)))
-            .map(|var| var.shape.num_elements() * var.dtype.size_bytes())
-            .sum();
-        let chips = whole.div_ceil(available.saturating_mul(program.tiles.into()) / 2).max(2);
-        return format!(
-            "weights alone overfill the tile: halve them with --precision f16, or split the model over {chips} or more chips (--stages {chips})"
-        );
+        return weights_remedy(program, available);
     }
     let exchanged = largest.first().is_some_and(|&(var, _)| program.vars[var].name.contains(".at"));
     if exchanged {
         return "copies of operands dominate: lower --available-memory-proportion so that operations are split further".into();
     }
     "activations dominate: lower --micro-batch".into()
+}
+
+/// Weights that overfill a chip: half precision if that halves them to fit, otherwise more chips.
+fn weights_remedy(program: &Program, available: u64) -> String {
+    let bytes = |only_f32: bool| -> u64 {
+        let weights = program.vars.values().filter(|var| matches!(var.role, Role::Constant(_)));
+        let wanted = weights.filter(|var| !only_f32 || var.dtype == pando_base::DType::F32);
+        wanted.map(|var| var.shape.num_elements() * var.dtype.size_bytes()).sum()
+    };
+    let (whole, halvable) = (bytes(false), bytes(true));
+    // Half of the chip is left for everything else.
+    let room = available.saturating_mul(program.tiles.into()) / 2;
+    if halvable > 0 && whole - halvable / 2 <= room {
+        return "weights alone overfill the tile: halve them with --precision f16".into();
+    }
+    let chips = (whole - halvable / 2).div_ceil(room.max(1)).max(2);
+    format!("weights alone overfill the tile: divide the model into {chips} or more parts, one chip each, with --precision f16")
 }

@@ -7,12 +7,10 @@
 //! of kernels and exchanges (they stand beside their definitions in `pando_tile`), and placement.
 
 mod errors;
-mod fit;
 mod report;
 mod timing;
 mod values;
 
-pub use fit::fit;
 pub use report::profile;
 pub use timing::{Timeline, host_cycles, time};
 pub use values::{Output, Outputs, RunOptions, run};

@@ -19,7 +19,8 @@ pub fn expand(program: &Program) -> (Program, SideTable<VarId, Option<VarId>>) {
     let mut out = Program { replicas: program.replicas, ..Program::new(program.name.clone(), program.tiles) };
     let mut origins = SideTable::default();
     let mut pieces = Pieces::default();
-    let mut names: rustc_hash::FxHashSet<String> = program.vars.values().map(|var| var.name.clone()).collect();
+    let mut names: rustc_hash::FxHashSet<String> =
+        program.vars.values().map(|var| var.name.clone()).collect();
     for (id, var) in program.vars.iter() {
         for (tile, piece) in split_var(var, &mut names) {
             let new = out.vars.push(piece);

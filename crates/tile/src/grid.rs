@@ -92,7 +92,8 @@ impl Grid {
     /// Whether distinct coordinates lie on distinct tiles. Sorting the axes by stride, each must step
     /// over everything the smaller ones reach; sufficient, and what all balanced layouts satisfy.
     pub fn is_injective(&self) -> bool {
-        let mut axes: SmallVec<[Axis; 4]> = self.axes.iter().copied().filter(|axis| axis.extent > 1).collect();
+        let mut axes: SmallVec<[Axis; 4]> =
+            self.axes.iter().copied().filter(|axis| axis.extent > 1).collect();
         axes.sort_by_key(|axis| axis.stride);
         let mut reach = 0u64;
         axes.iter().all(|axis| {
@@ -174,7 +175,8 @@ impl Grid {
             length *= axes.pop().map_or(1, |(_, extent)| extent);
         }
         let outer: Shape = axes.iter().map(|&(_, extent)| u64::from(extent)).collect();
-        let offset = |index: &[u64]| index.iter().zip(&axes).map(|(&i, &(stride, _))| i as u32 * stride).sum::<u32>();
+        let offset =
+            |index: &[u64]| index.iter().zip(&axes).map(|(&i, &(stride, _))| i as u32 * stride).sum::<u32>();
         outer.indices().map(|index| (first + offset(&index), length)).collect()
     }
 }
@@ -256,10 +258,14 @@ mod tests {
     /// Against the definition: within a class lengths are constant, and the classes partition the grid.
     #[test]
     fn classes_have_constant_lengths() {
-        for (total, grain, mul, lo, hi, dim) in
-            [(10, 1, 1, 0, 1, 10), (10, 4, 1, 0, 1, 10), (9, 1, 2, -3, 4, 18), (7, 1, 1, -5, 6, 7), (64, 1, 1, -1, 2, 64)]
-        {
-            for extent in 1..=(total as u64).div_ceil(grain) as u32 {
+        for (total, grain, mul, lo, hi, dim) in [
+            (10u64, 1, 1, 0, 1, 10),
+            (10, 4, 1, 0, 1, 10),
+            (9, 1, 2, -3, 4, 18),
+            (7, 1, 1, -5, 6, 7),
+            (64, 1, 1, -1, 2, 64),
+        ] {
+            for extent in 1..=total.div_ceil(grain) as u32 {
                 let grid = Grid::packed(0, &[extent, 3]);
                 let part = Part { axis: 0, total, grain, mul, lo, hi };
                 let region = [Span::Part(part), Span::Fixed { begin: 0, end: 5 }];

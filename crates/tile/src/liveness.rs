@@ -41,7 +41,9 @@ pub fn accesses(program: &Program, step: &Step) -> Vec<(VarId, Access)> {
         Step::Compute(id) => program.compute_sets[*id]
             .groups
             .iter()
-            .flat_map(|group| group.operands.iter().map(|o| o.var).zip(group.kernel.signature().iter().copied()))
+            .flat_map(|group| {
+                group.operands.iter().map(|o| o.var).zip(group.kernel.signature().iter().copied())
+            })
             .collect(),
         Step::Exchange(id) => program.exchanges[*id]
             .copies
@@ -115,7 +117,8 @@ fn used_after(program: &Program, var: VarId, the_loop: &Step) -> bool {
     }
     fn contains(steps: &[Step], the_loop: &Step) -> bool {
         steps.iter().any(|step| {
-            std::ptr::eq(step, the_loop) || matches!(step, Step::Repeat { body, .. } if contains(body, the_loop))
+            std::ptr::eq(step, the_loop)
+                || matches!(step, Step::Repeat { body, .. } if contains(body, the_loop))
         })
     }
     let mut steps = Vec::new();

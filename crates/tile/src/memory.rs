@@ -36,9 +36,15 @@ pub fn fixed_memory(program: &Program, chip: &Chip) -> FixedMemory {
     let mut memory = FixedMemory::default();
     let mut kernel_tiles: FxHashMap<(String, u64), Ranges> = FxHashMap::default();
     for group in program.compute_sets.values().flat_map(|set| &set.groups) {
-        let whole = crate::grid::Class { ranges: group.grid.axes.iter().map(|axis| (0, axis.extent)).collect() };
-        let per_tile: u64 =
-            group.grid.axes.iter().filter(|axis| axis.stride == 0).map(|axis| u64::from(axis.extent)).product();
+        let whole =
+            crate::grid::Class { ranges: group.grid.axes.iter().map(|axis| (0, axis.extent)).collect() };
+        let per_tile: u64 = group
+            .grid
+            .axes
+            .iter()
+            .filter(|axis| axis.stride == 0)
+            .map(|axis| u64::from(axis.extent))
+            .product();
         let tiles = kernel_tiles.entry((group.kernel.name(), group.kernel.code_bytes())).or_default();
         for (first, count) in group.grid.tile_runs(&whole) {
             let state = per_tile.saturating_mul(vertex_state_bytes(group.operands.len()));
@@ -145,11 +151,18 @@ fn negated(sums: &TileSums) -> TileSums {
 /// Bytes that move between host and chip at a step, once each.
 pub fn host_bytes(program: &Program, var: VarId) -> u64 {
     let var = &program.vars[var];
-    crate::message::holders(var).iter().map(|holder| holder.block.volume()).sum::<u64>() * var.dtype.size_bytes()
+    crate::message::holders(var).iter().map(|holder| holder.block.volume()).sum::<u64>()
+        * var.dtype.size_bytes()
 }
 
 /// The largest variables on a tile at a point, by bytes there, largest first; ties by id.
-pub fn largest_vars(program: &Program, live: &Liveness, tile: u32, point: u32, most: usize) -> Vec<(VarId, u64)> {
+pub fn largest_vars(
+    program: &Program,
+    live: &Liveness,
+    tile: u32,
+    point: u32,
+    most: usize,
+) -> Vec<(VarId, u64)> {
     let alive = |id: VarId| live.ranges[id].is_some_and(|(first, last)| (first..=last).contains(&point));
     let mut vars: Vec<(VarId, u64)> = program
         .vars

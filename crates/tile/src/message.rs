@@ -79,7 +79,13 @@ fn push_messages(
 }
 
 /// The part of a copy between one source block and one destination block.
-fn restrict(map: &CopyMap, src: &Var, dst: &Var, src_block: &Block, dst_block: &Block) -> Option<(CopyMap, u64)> {
+fn restrict(
+    map: &CopyMap,
+    src: &Var,
+    dst: &Var,
+    src_block: &Block,
+    dst_block: &Block,
+) -> Option<(CopyMap, u64)> {
     match map {
         CopyMap::Affine { region, dims } => {
             let wanted = region.intersect(dst_block);
@@ -93,8 +99,11 @@ fn restrict(map: &CopyMap, src: &Var, dst: &Var, src_block: &Block, dst_block: &
             // In positions of the copy: [0, len).
             let begin = s0.saturating_sub(*src_begin).max(d0.saturating_sub(*dst_begin));
             let end = s1.saturating_sub(*src_begin).min(d1.saturating_sub(*dst_begin)).min(*len);
-            let map =
-                CopyMap::Flat { src_begin: src_begin + begin, dst_begin: dst_begin + begin, len: end.max(begin) - begin };
+            let map = CopyMap::Flat {
+                src_begin: src_begin + begin,
+                dst_begin: dst_begin + begin,
+                len: end.max(begin) - begin,
+            };
             (begin < end).then(|| (map, end - begin))
         }
     }
@@ -121,7 +130,8 @@ fn preimage(src_block: &Block, dims: &[SrcIndex], wanted: &Block) -> Option<Bloc
 
 /// The non-negative `d` with `begin <= step·d + offset < end`.
 pub fn preimage_interval(begin: u64, end: u64, step: i64, offset: i64) -> (u64, u64) {
-    let (begin, end, step, offset) = (i128::from(begin), i128::from(end), i128::from(step), i128::from(offset));
+    let (begin, end, step, offset) =
+        (i128::from(begin), i128::from(end), i128::from(step), i128::from(offset));
     let ceil_div = |a: i128, b: i128| a.div_euclid(b) + i128::from(a.rem_euclid(b) != 0);
     let (low, high) = if step > 0 {
         (ceil_div(begin - offset, step), ceil_div(end - offset, step))
@@ -138,7 +148,9 @@ pub fn flat_interval(shape: &[u64], block: &Block) -> (u64, u64) {
     if block.is_empty() {
         return (0, 0);
     }
-    let position = |index: &mut dyn Iterator<Item = u64>| shape.iter().zip(index).fold(0, |sum, (&dim, i)| sum * dim + i);
+    let position = |index: &mut dyn Iterator<Item = u64>| {
+        shape.iter().zip(index).fold(0, |sum, (&dim, i)| sum * dim + i)
+    };
     let first = position(&mut block.0.iter().map(|&(begin, _)| begin));
     let last = position(&mut block.0.iter().map(|&(_, end)| end - 1));
     (first, last + 1)
@@ -171,7 +183,11 @@ mod tests {
                             })
                             .collect();
                         let (low, high) = preimage_interval(begin, end, step, offset);
-                        assert_eq!((low..high.min(20)).collect::<Vec<_>>(), expected, "{begin}..{end} {step} {offset}");
+                        assert_eq!(
+                            (low..high.min(20)).collect::<Vec<_>>(),
+                            expected,
+                            "{begin}..{end} {step} {offset}"
+                        );
                     }
                 }
             }

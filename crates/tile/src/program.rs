@@ -126,7 +126,11 @@ pub enum CopyMap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SrcIndex {
     /// `step · (destination index along dim) + offset`.
-    Dst { dim: u8, step: i64, offset: i64 },
+    Dst {
+        dim: u8,
+        step: i64,
+        offset: i64,
+    },
     At(u64),
 }
 

@@ -46,7 +46,9 @@ impl TileSums {
 
     /// The highest value and the first tile that has it; tile 0 where all are 0.
     pub fn max(&self) -> (i64, u32) {
-        self.pieces().iter().fold((0, 0), |best, &(tile, _, value)| if value > best.0 { (value, tile) } else { best })
+        self.pieces()
+            .iter()
+            .fold((0, 0), |best, &(tile, _, value)| if value > best.0 { (value, tile) } else { best })
     }
 
     pub fn total(&self) -> i64 {

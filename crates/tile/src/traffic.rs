@@ -168,7 +168,8 @@ impl<'a> AffineCopy<'a> {
                 intervals(dst, dim).into_iter().map(clip).collect()
             })
             .collect();
-        let src_dims = dims.iter().enumerate().map(|(dim, index)| SrcDim::new(src, dim, *index, &wanted)).collect();
+        let src_dims =
+            dims.iter().enumerate().map(|(dim, index)| SrcDim::new(src, dim, *index, &wanted)).collect();
         AffineCopy {
             src,
             dst,
@@ -212,8 +213,10 @@ impl<'a> AffineCopy<'a> {
             }
             let tile = self.src.home.grid.tile(&coordinates);
             let at = |dim: usize| coordinate(self.src, dim, &coordinates);
-            let elements: u64 = self.src_dims.iter().enumerate().map(|(dim, d)| d.elements[at(dim)]).product();
-            let receivers: u64 = self.src_dims.iter().enumerate().map(|(dim, d)| d.receivers[at(dim)]).product();
+            let elements: u64 =
+                self.src_dims.iter().enumerate().map(|(dim, d)| d.elements[at(dim)]).product();
+            let receivers: u64 =
+                self.src_dims.iter().enumerate().map(|(dim, d)| d.receivers[at(dim)]).product();
             if elements == 0 {
                 continue;
             }
@@ -256,7 +259,8 @@ impl<'a> AffineCopy<'a> {
     /// Whether a tile wants the same block as the tile at the coordinates.
     fn holds_same(&self, tile: u32, coordinates: &[u32]) -> bool {
         let Some(other) = self.dst.home.grid.coordinates_of(tile) else { return false };
-        (0..coordinates.len()).all(|axis| other[axis] == coordinates[axis] || self.dst_copy_axes.contains(&axis))
+        (0..coordinates.len())
+            .all(|axis| other[axis] == coordinates[axis] || self.dst_copy_axes.contains(&axis))
     }
 
     /// Number of tiles that own something wanted at the destination coordinates.
@@ -296,7 +300,8 @@ impl SrcDim {
     /// consecutive: found by bisection, visited once per meeting pair.
     fn overlaps(dst_dim: usize, owned: Vec<(u64, u64)>, wanted: &[(u64, u64)]) -> Self {
         let mut senders = vec![0; wanted.len()];
-        let (mut elements, mut receivers) = (Vec::with_capacity(owned.len()), Vec::with_capacity(owned.len()));
+        let (mut elements, mut receivers) =
+            (Vec::with_capacity(owned.len()), Vec::with_capacity(owned.len()));
         for &own in &owned {
             let first = wanted.partition_point(|&(_, end)| end <= own.0);
             let (mut sum, mut count) = (0, 0);

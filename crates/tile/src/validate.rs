@@ -81,7 +81,9 @@ fn require(holds: bool, message: impl FnOnce() -> String) -> Check {
 }
 
 fn check_program(program: &Program) -> Check {
-    require((1..=MAX_TILES).contains(&program.tiles), || format!("(T2) a program uses 1 to {MAX_TILES} tiles"))?;
+    require((1..=MAX_TILES).contains(&program.tiles), || {
+        format!("(T2) a program uses 1 to {MAX_TILES} tiles")
+    })?;
     require(program.replicas > 0, || "(T7) a program has at least one replica".into())
 }
 
@@ -99,12 +101,17 @@ fn check_var(program: &Program, var: &Var) -> Check {
     })?;
     let mut used: SmallVec<[usize; 4]> = SmallVec::new();
     for axis in var.home.region.iter().filter_map(Span::axis) {
-        require(!used.contains(&axis), || format!("(T2) the layout of %{} uses axis a{axis} twice", var.name))?;
+        require(!used.contains(&axis), || {
+            format!("(T2) the layout of %{} uses axis a{axis} twice", var.name)
+        })?;
         used.push(axis);
     }
     match &var.role {
         Role::Input | Role::Output => require(var.home.copies() == 1 && holds_once(var), || {
-            format!("(T5) %{} is exchanged with the host, so its layout must hold every element once", var.name)
+            format!(
+                "(T5) %{} is exchanged with the host, so its layout must hold every element once",
+                var.name
+            )
         }),
         Role::Constant(Init::Dense(tensor)) => {
             require(tensor.shape() == &var.shape && tensor.dtype() == var.dtype, || {
@@ -128,7 +135,9 @@ fn holds_once(var: &Var) -> bool {
 fn check_grid(program: &Program, grid: &Grid) -> Check {
     let count: u128 = grid.axes.iter().map(|axis| u128::from(axis.extent)).product();
     require(grid.axes.len() <= 8 && count <= u128::from(MAX_SIZE), || "(T2) the grid is too large".into())?;
-    require(grid.axes.iter().all(|axis| axis.extent > 0), || "(T2) an axis of a grid has no coordinates".into())?;
+    require(grid.axes.iter().all(|axis| axis.extent > 0), || {
+        "(T2) an axis of a grid has no coordinates".into()
+    })?;
     require(grid.end_tile() <= program.tiles.into(), || {
         format!("(T2) the grid reaches tile {}, the program has {}", grid.end_tile() - 1, program.tiles)
     })
@@ -150,10 +159,15 @@ fn check_region(grid: &Grid, region: &[Span], shape: &[u64]) -> Check {
             })?;
             let units = part.total.div_ceil(part.grain);
             require(u64::from(axis.extent) <= units, || {
-                format!("(T3) axis a{} has {} coordinates for {units} units of '{span}'", part.axis, axis.extent)
+                format!(
+                    "(T3) axis a{} has {} coordinates for {units} units of '{span}'",
+                    part.axis, axis.extent
+                )
             })?;
             let offsets_fit = part.lo.unsigned_abs() <= MAX_SIZE && part.hi.unsigned_abs() <= MAX_SIZE;
-            require(offsets_fit && part.mul <= MAX_SIZE, || format!("(T3) the window of '{span}' is too large"))?;
+            require(offsets_fit && part.mul <= MAX_SIZE, || {
+                format!("(T3) the window of '{span}' is too large")
+            })?;
             Ok(())
         }
     })
@@ -193,7 +207,11 @@ pub fn operand_block(program: &Program, group: &Group, operand: &Operand, coordi
 }
 
 /// Sizes of all operands at the coordinates.
-pub fn operand_lens(program: &Program, group: &Group, coordinates: &[u32]) -> SmallVec<[SmallVec<[u64; 4]>; 4]> {
+pub fn operand_lens(
+    program: &Program,
+    group: &Group,
+    coordinates: &[u32],
+) -> SmallVec<[SmallVec<[u64; 4]>; 4]> {
     group.operands.iter().map(|operand| operand_block(program, group, operand, coordinates).lens()).collect()
 }
 
@@ -209,19 +227,24 @@ pub fn operand_types<'a>(
 fn check_copy(program: &Program, copy: &Copy) -> Check {
     require(!copy.dsts.is_empty(), || "(T6) a copy needs a destination".into())?;
     let src = &program.vars[copy.src];
-    require(holds_once(src), || format!("(T5) %{} is copied from, so its blocks must be disjoint", src.name))?;
+    require(holds_once(src), || {
+        format!("(T5) %{} is copied from, so its blocks must be disjoint", src.name)
+    })?;
     let single = |var: &Var| var.home.grid.axes.is_empty();
     for &id in &copy.dsts {
         let dst = &program.vars[id];
         require(id != copy.src, || format!("(T6) %{} is copied to itself", dst.name))?;
-        require(dst.dtype == src.dtype, || format!("(T6) %{} is {}, %{} is {}", dst.name, dst.dtype, src.name, src.dtype))?;
+        require(dst.dtype == src.dtype, || {
+            format!("(T6) %{} is {}, %{} is {}", dst.name, dst.dtype, src.name, src.dtype)
+        })?;
         require(matches!(dst.role, Role::Temp | Role::Output), || {
             format!("(T5) a copy writes %{}, which is not temp or output", dst.name)
         })?;
         let alone = copy.dsts.len() == 1 || (single(dst) && single(src));
         require(alone, || "(T6) several destinations are for variables on single tiles".into())?;
         let first = &program.vars[copy.dsts[0]];
-        let alike = dst.shape == first.shape && (copy.dsts.len() == 1 || dst.home.region == first.home.region);
+        let alike =
+            dst.shape == first.shape && (copy.dsts.len() == 1 || dst.home.region == first.home.region);
         require(alike, || "(T6) the destinations of a copy hold the same block".into())?;
     }
     check_map(src, &program.vars[copy.dsts[0]], &copy.map)
@@ -233,7 +256,9 @@ fn check_map(src: &Var, dst: &Var, map: &CopyMap) -> Check {
             let fits = |begin: &u64, var: &Var| {
                 begin.checked_add(*len).is_some_and(|end| end <= var.shape.num_elements())
             };
-            require(fits(src_begin, src) && fits(dst_begin, dst), || "(T6) a flat copy exceeds its variables".into())?;
+            require(fits(src_begin, src) && fits(dst_begin, dst), || {
+                "(T6) a flat copy exceeds its variables".into()
+            })?;
             require(is_flat(&src.home, &src.shape) && is_flat(&dst.home, &dst.shape), || {
                 "(T6) a flat copy needs layouts that split leading dimensions only".into()
             })
@@ -252,7 +277,9 @@ fn check_affine(src: &Var, dst: &Var, region: &Block, dims: &[SrcIndex]) -> Chec
         match *index {
             SrcIndex::At(at) => require(at < size, || format!("(T6) index {at} exceeds %{}", src.name))?,
             SrcIndex::Dst { dim, step, offset } => {
-                let seen = used.get_mut(dim as usize).ok_or_else(|| format!("(T6) %{} has no dimension d{dim}", dst.name))?;
+                let seen = used
+                    .get_mut(dim as usize)
+                    .ok_or_else(|| format!("(T6) %{} has no dimension d{dim}", dst.name))?;
                 require(!std::mem::replace(seen, true), || format!("(T6) dimension d{dim} is used twice"))?;
                 require(step != 0, || "(T6) a step is not 0".into())?;
                 let (begin, end) = region.0[dim as usize];

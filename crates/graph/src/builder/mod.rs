@@ -84,6 +84,35 @@ impl Builder {
         self.module.funcs.push(pruned(&frame.func))
     }
 
+    /// Ends the innermost function without keeping it.
+    pub fn abandon(&mut self) {
+        let frame = self.frames.pop().expect("abandon follows begin");
+        self.func_names.remove(&frame.func.name);
+    }
+
+    /// The elements of a value that depends on no parameter and no named dimension, whatever its size,
+    /// if computing it takes no more than `limits`. Costs a copy of what has been built.
+    pub fn evaluate(&self, value: ValueId, limits: &eval::EvalOptions) -> Option<Tensor> {
+        if let Some(tensor) = self.known(value) {
+            return Some(tensor);
+        }
+        if let Some(Op::Constant(id)) = self.def(value) {
+            return Some(self.module.consts[*id].materialize());
+        }
+        let mut func = self.func().clone();
+        func.results = vec![value];
+        let mut func = pruned(&func);
+        let is_param = |value: &ValueId| matches!(func.values[*value].def, ValueDef::Param(_));
+        let operands = func.nodes.values().flat_map(|node| node.operands.iter());
+        if operands.chain(&func.results).any(is_param) {
+            return None;
+        }
+        func.params.clear();
+        let mut module = self.module.clone();
+        let id = module.funcs.push(func);
+        eval::eval_with(&module, id, &[], limits).ok().map(|mut results| results.swap_remove(0))
+    }
+
     /// The module, without constants that nothing uses.
     ///
     /// # Panics
@@ -158,6 +187,14 @@ impl Builder {
         match self.def(value)? {
             Op::Constant(id) => Some(self.module.consts[*id].materialize()),
             op @ Op::Iota { dtype, .. } => Some(eval::apply(op, &[], *dtype, vec![shape]).swap_remove(0)),
+            _ => None,
+        }
+    }
+
+    /// The constant of the module that a value is.
+    pub fn const_of(&self, value: ValueId) -> Option<ConstId> {
+        match self.def(value)? {
+            Op::Constant(id) => Some(*id),
             _ => None,
         }
     }

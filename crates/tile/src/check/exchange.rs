@@ -17,9 +17,11 @@ pub fn check_exchanges(program: &Program) -> Vec<String> {
                 findings.push(format!("exchange: {id} \"{}\" both reads and writes %{name}", exchange.name));
             }
         }
-        findings.extend(check_one(program, exchange).into_iter().map(|finding| {
-            format!("exchange: {id} \"{}\" {finding}", exchange.name)
-        }));
+        findings.extend(
+            check_one(program, exchange)
+                .into_iter()
+                .map(|finding| format!("exchange: {id} \"{}\" {finding}", exchange.name)),
+        );
     }
     findings
 }
@@ -64,7 +66,10 @@ fn first_missing(
             let got = delivered.get(&(dst, tile)).copied().unwrap_or(0);
             if got != wanted {
                 let src = &program.vars[copy.src].name;
-                return Some(format!("gives %{} on tile {tile} {got} of {wanted} elements: %{src} lacks the rest", var.name));
+                return Some(format!(
+                    "gives %{} on tile {tile} {got} of {wanted} elements: %{src} lacks the rest",
+                    var.name
+                ));
             }
         }
     }

@@ -39,7 +39,10 @@ fn first_foreign(program: &Program, group: &Group, operand: &Operand) -> Option<
         (!holds).then_some(tile)
     };
     if same_walk(program, group, operand) {
-        return group_classes_with_home(program, group, operand).iter().flat_map(corners).find_map(|c| held(&c));
+        return group_classes_with_home(program, group, operand)
+            .iter()
+            .flat_map(corners)
+            .find_map(|c| held(&c));
     }
     group.grid.coordinates().find_map(|c| held(&c))
 }
@@ -49,7 +52,9 @@ fn same_walk(program: &Program, group: &Group, operand: &Operand) -> bool {
     let home = &program.vars[operand.var].home.grid;
     let moving = group.grid.axes.iter().filter(|axis| axis.stride > 0 && axis.extent > 1);
     group.grid.base == home.base
-        && moving.clone().all(|axis| home.axes.iter().any(|h| h.stride == axis.stride && h.extent >= axis.extent))
+        && moving
+            .clone()
+            .all(|axis| home.axes.iter().any(|h| h.stride == axis.stride && h.extent >= axis.extent))
         && {
             let mut strides: Vec<u32> = moving.map(|axis| axis.stride).collect();
             strides.sort_unstable();
@@ -63,7 +68,9 @@ fn group_classes_with_home(program: &Program, group: &Group, operand: &Operand) 
     let home_classes = var.home.grid.classes([(var.home.region.as_slice(), &*var.shape)].into_iter());
     let cuts = |stride: u32| -> Vec<u32> {
         let axis = var.home.grid.axes.iter().position(|axis| axis.stride == stride && axis.extent > 1);
-        axis.map_or(Vec::new(), |axis| home_classes.iter().flat_map(|c| [c.ranges[axis].0, c.ranges[axis].1]).collect())
+        axis.map_or(Vec::new(), |axis| {
+            home_classes.iter().flat_map(|c| [c.ranges[axis].0, c.ranges[axis].1]).collect()
+        })
     };
     let mut classes = group_classes(program, group);
     for (index, axis) in group.grid.axes.iter().enumerate() {
@@ -90,7 +97,11 @@ fn split(class: &Class, axis: usize, at: &[u32]) -> Vec<Class> {
 
 fn corners(class: &Class) -> Vec<Coordinates> {
     class.ranges.iter().fold(vec![SmallVec::new()], |corners: Vec<Coordinates>, &(begin, end)| {
-        let ends: SmallVec<[u32; 2]> = if end - begin > 1 { SmallVec::from_slice(&[begin, end - 1]) } else { SmallVec::from_slice(&[begin]) };
+        let ends: SmallVec<[u32; 2]> = if end - begin > 1 {
+            SmallVec::from_slice(&[begin, end - 1])
+        } else {
+            SmallVec::from_slice(&[begin])
+        };
         corners
             .iter()
             .flat_map(|corner| {

@@ -28,7 +28,8 @@ pub fn check_placement(program: &Program, placement: &Placement) -> Vec<String> 
 
 /// Compares the bytes of two variables on every piece of tiles that holds both.
 fn overlap(program: &Program, a: (VarId, u64), b: (VarId, u64)) -> Option<String> {
-    let (a_pieces, b_pieces) = (var_bytes(&program.vars[a.0]).pieces(), var_bytes(&program.vars[b.0]).pieces());
+    let (a_pieces, b_pieces) =
+        (var_bytes(&program.vars[a.0]).pieces(), var_bytes(&program.vars[b.0]).pieces());
     for &(a_first, a_count, a_bytes) in &a_pieces {
         for &(b_first, b_count, b_bytes) in &b_pieces {
             let meet = a_first.max(b_first) < (a_first + a_count).min(b_first + b_count);

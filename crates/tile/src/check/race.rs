@@ -16,7 +16,10 @@ pub fn check_races(program: &Program) -> Vec<String> {
         for var in contested(set) {
             if let Some(tile) = first_race(program, set, var) {
                 let name = &program.vars[var].name;
-                findings.push(format!("race: two vertices of {id} \"{}\" meet in %{name} on tile {tile}", set.name));
+                findings.push(format!(
+                    "race: two vertices of {id} \"{}\" meet in %{name} on tile {tile}",
+                    set.name
+                ));
             }
         }
     }
@@ -36,8 +39,11 @@ fn contested(set: &ComputeSet) -> Vec<VarId> {
             }
         }
     }
-    let mut vars: Vec<VarId> =
-        users.into_iter().filter(|&(_, (count, written, safe))| written && (count > 1 || !safe)).map(|(v, _)| v).collect();
+    let mut vars: Vec<VarId> = users
+        .into_iter()
+        .filter(|&(_, (count, written, safe))| written && (count > 1 || !safe))
+        .map(|(v, _)| v)
+        .collect();
     vars.sort_unstable();
     vars
 }
@@ -45,7 +51,9 @@ fn contested(set: &ComputeSet) -> Vec<VarId> {
 /// Whether vertices of the group that share a tile write disjoint blocks, by form alone.
 fn disjoint_on_tile(group: &Group, region: &[Span]) -> bool {
     let splits = |axis: usize| {
-        region.iter().any(|span| matches!(span, Span::Part(part) if part.axis as usize == axis && part.is_partition()))
+        region
+            .iter()
+            .any(|span| matches!(span, Span::Part(part) if part.axis as usize == axis && part.is_partition()))
     };
     let stays = group.grid.axes.iter().enumerate().filter(|(_, axis)| axis.stride == 0 && axis.extent > 1);
     let moving = crate::grid::Grid {
@@ -83,9 +91,10 @@ fn first_race(program: &Program, set: &ComputeSet, var: VarId) -> Option<u32> {
     let mut tiles: Vec<u32> = touched
         .into_iter()
         .filter(|(_, entries)| {
-            entries.iter().enumerate().any(|(i, a)| {
-                entries[i + 1..].iter().any(|b| (a.1 || b.1) && overlap_races(a, b))
-            })
+            entries
+                .iter()
+                .enumerate()
+                .any(|(i, a)| entries[i + 1..].iter().any(|b| (a.1 || b.1) && overlap_races(a, b)))
         })
         .map(|(tile, _)| tile)
         .collect();

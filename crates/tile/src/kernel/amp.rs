@@ -12,7 +12,7 @@ use half::f16;
 use pando_base::DType;
 use pando_machine::{Chip, MatrixRate};
 
-/// Input channels per step: getWeightsPerConvUnit, 8 for f32 and 16 for f16 (hardware.md section 5). A
+/// Input channels per step: weights per unit, 8 for f32 and 16 for f16 (hardware.md section 5). A
 /// property of the values, so it does not follow the chip; 8-bit floats, 32 of which a C600 takes at once,
 /// go by 16 too.
 pub(super) fn step_len(input: DType) -> usize {
@@ -166,7 +166,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// What a type is multiplied as. The unit has no bf16: it is priced as f16.
+    /// What a type is multiplied as. Assumption: bf16, which the unit lacks, is priced as f16.
     pub fn of(dtype: DType) -> Self {
         match dtype {
             DType::F32 => Format::F32,
@@ -191,7 +191,7 @@ impl Format {
         }
     }
 
-    /// The next wider one, into which a chip without a rate has to convert; the conversion is not counted.
+    /// The next wider one, into which a chip without a rate has to convert. Assumption: at no cost.
     fn wider(self) -> Option<Self> {
         match self {
             Format::F8 => Some(Format::F16),
@@ -229,9 +229,15 @@ impl Unit {
         }
     }
 
-    /// The fast path of f16 that keeps state between calls (section 6.1's "common path" and "retention").
+    /// Assumption: the "common path" that section 6.1 does not define is the condition of its first row,
+    /// "16 units, or f32 partials".
+    fn is_common(&self) -> bool {
+        !self.half_partials || self.units == 16
+    }
+
+    /// The path of f16 that keeps state between calls (section 6.1: "state retention", "0 for f32").
     fn retains_state(&self) -> bool {
-        self.format == Format::F16 && (!self.half_partials || self.units == 16)
+        self.format == Format::F16 && self.is_common()
     }
 }
 
@@ -259,7 +265,7 @@ pub(super) fn product_cycles(unit: &Unit, product: &Product, chip: &Chip) -> Cyc
         let rest = (g_in - c(1)) * (workers * c(17) + c(6) + load + inner);
         c(46) + groups * (workers * c(2) + c(9) + g_out * (workers * c(6) + c(10) + first + rest))
     } else {
-        let common = c(u64::from(!unit.half_partials || unit.retains_state()));
+        let common = c(u64::from(unit.is_common()));
         let (retained, retained_inputs) = if unit.retains_state() { (c(7), c(3)) } else { (c(0), c(0)) };
         let rest = (g_in - c(1)) * (c(16) - common + g_out * (c(19) + c(6) + load + inner));
         let first = c(11) + g_out * (c(19) - common + c(7) + load + first);
@@ -277,24 +283,31 @@ fn inner_cycles(unit: &Unit, rows: u64, zeroes: bool, chip: &Chip) -> Cycles {
 }
 
 /// Slots of a worker that multiplies `n` rows; `zeroes` in the first pass, which also clears the sums.
+///
+/// Assumption: where section 6.1 gives two numbers a row for clearing, the larger is that of 16 units, which
+/// have more sums; and `cycles_per_row` of the chip stands for the 4 or 8 of the table.
 fn worker_slots(unit: &Unit, n: u64, zeroes: bool) -> Cycles {
     let rest = c(n.saturating_sub(3)) * c(unit.row);
     let pick = |few: [u64; 3], many: u64| few.get(n as usize).map_or(c(many) + rest, |&slots| c(slots));
     // Clearing takes cycles of its own on the paths that do not fold it into the product.
-    let clear = |per_row: u64| if zeroes && n > 0 { c(2) + c(per_row) * c(n) } else { c(0) };
+    let clear = |per_row: u64| if zeroes { c(2) + c(per_row) * c(n) } else { c(0) };
     let z = u64::from(zeroes);
     match unit.format {
         Format::F8 => c(17) + pick([4, 18 - 5 * z, 23 - 5 * z], 27 - 5 * z),
         Format::F32 => pick([24, 47, 46], 46) + clear(if unit.units == 16 { 8 } else { 4 }),
         Format::F16 if unit.retains_state() => pick([22 - z, 33 - z, 42 - z], 38 - z) - c(7),
+        // Half partials of fewer than 16 units.
         Format::F16 => pick([24, 39, 40], 41) + clear(2),
     }
 }
 
-/// Integers, which the unit does not take: a multiplication and an addition of 7 each (section 6.2), after
-/// 20 of set-up.
-pub(super) fn scalar_cycles(multiplications: u64, chip: &Chip) -> VertexCost {
-    cost::supervisor(c(20) + c(14) * c(cost::per_worker(multiplications, chip)), 0, chip)
+/// Integers, which the unit does not take.
+///
+/// Assumption: a multiplication and an addition an element as in section 6.2 (7 and 7, of 64 bits 30 and
+/// 11), after the 20 of set-up that BroadcastScalar1D has there.
+pub(super) fn scalar_cycles(sums: DType, multiplications: u64, chip: &Chip) -> VertexCost {
+    let slots = if sums.size_bytes() == 8 { 30 + 11 } else { 7 + 7 };
+    cost::supervisor(c(20) + c(slots) * c(cost::per_worker(multiplications, chip)), 0, chip)
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! Gather: rows of a table by index, the embedding lookup. Any element type; indices of any integer type.
-//! Cycles: MultiSlice, hardware.md section 6.5, with every index taken to be in range, as PopLibs' own
-//! estimate does.
+//! Cycles: MultiSlice, hardware.md section 6.5.
 
 use super::cost::{self, c};
 use super::values::{self, with_int};
@@ -64,9 +63,10 @@ fn read_indices(indices: &Tensor) -> Vec<i128> {
     with_int!(indices.dtype(), T => values::slice::<T>(indices).iter().map(|&index| index.into()).collect())
 }
 
-/// `W(30 + in-range·(19 + 2/vec))`: a vector is 64 bits of 4-byte elements, 2 of the 2-byte ones, and 4
-/// bytes at 3 cycles; 8-byte elements, which PopLibs does not gather, are priced as pairs of words. Every
-/// slice outside the axis counts as an index of its own. A single one is split over the workers.
+/// "W(30 + in-range·(19 + 2/vec(2 elems))); 8-bit 4 elems @3".
+///
+/// Assumption: every index is in range, the dearer case; 8-byte elements are pairs of 4-byte ones; every
+/// slice outside the axis counts as an index of its own; a single one is split over the workers.
 pub(super) fn cycles(axis: u8, operands: &[OperandType], chip: &Chip) -> VertexCost {
     let [data, indices] = [operands[0], operands[1]];
     let axis = usize::from(axis);

@@ -1,6 +1,7 @@
 //! MatMul: products of matrices on the matrix unit. Types: f32, f16 and bf16 of one type, 8-bit floats in
 //! any mix, with sums in f32 or f16 ([`amp`] says in which order); integers of one type, wrapping in the
-//! output's type. Cycles: the unit's 1×1 vertex with the rows of `lhs` as its field.
+//! output's type. Cycles: the unit's 1×1 vertex (hardware.md section 6.1), with the rows of `lhs` as its
+//! field.
 
 use super::amp::{self, Product, Unit};
 use super::cost;
@@ -158,7 +159,7 @@ pub(super) fn cycles(
     let [lhs, rhs] = [operands[0], operands[1]];
     let product = Roles::new(batch, contract, lhs.lens.len(), rhs.lens.len()).product(lhs.lens, rhs.lens);
     if lhs.dtype.is_int() {
-        return amp::scalar_cycles(multiplications(&product), chip);
+        return amp::scalar_cycles(operands[2].dtype, multiplications(&product), chip);
     }
     let total = match Unit::of(chip, lhs.dtype, partials) {
         Some(unit) => amp::product_cycles(&unit, &product, chip),

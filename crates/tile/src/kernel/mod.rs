@@ -213,8 +213,8 @@ impl Kernel {
 
     /// Bytes of code that a tile needs to run this kernel, shared by all its vertices of that name.
     ///
-    /// Assumption, no source: about 4 bytes an instruction and the instruction counts of comparable
-    /// hand-written inner loops with their set-up.
+    /// Assumption: 4 bytes an instruction (hardware.md section 2: 32-bit instructions), and 64 to 384 of
+    /// them by how many loops and cases a kernel has.
     pub fn code_bytes(&self) -> u64 {
         match self {
             Kernel::MatMul { .. } | Kernel::Conv(_) => 1536,

@@ -1,7 +1,7 @@
 //! Kernels that move or make elements without arithmetic: copy, fill, broadcast, transpose, iota.
 //! Operands may have any element type (bits are moved), iota any but bool. Cycles: hardware.md section
-//! 6.5 (copies, transposes, iota) and 6.2 (fill); a broadcast is priced as copies of rows, which no source
-//! has as one vertex.
+//! 6.5 (copies, transposes, iota) and 6.2 (fill). Assumption: a broadcast, which has no row of its own, is
+//! priced as copies of rows.
 
 use super::cost::{self, Cycles, c};
 use super::values::{self, Sizes, with_int, with_size};
@@ -130,20 +130,23 @@ pub(super) fn run_iota(axis: u8, args: &mut [Arg]) {
     }
 }
 
-/// 8 bytes a cycle plus "~20-30 setup per copy vertex" (section 6.5); we take 30.
+/// 8 bytes a cycle plus "~20-30 setup per copy vertex" (section 6.5). Assumption: the upper end, 30.
 pub(super) fn copy_cycles(operands: &[OperandType], chip: &Chip) -> VertexCost {
     let words = operands[1].num_bytes().div_ceil(chip.issue.memcpy_bytes_per_cycle.max(1));
     cost::launched(c(words) + c(30), chip)
 }
 
-/// Section 6.2: `23 + n/2`, for f16 `26 + n/4`, of each worker.
+/// Section 6.2: `23 + n/2`, for f16 `26 + n/4`.
+///
+/// Assumption: of each worker, and of other types by the vectors they fill, with the set-up of f16 if they
+/// have its size.
 pub(super) fn fill_cycles(operands: &[OperandType], chip: &Chip) -> VertexCost {
     let out = operands[0];
     let around = if out.dtype.size_bytes() == 2 { 26 } else { 23 };
     cost::supervisor(c(around) + c(worker_vectors(out, chip)), 0, chip)
 }
 
-/// Section 6.5: 3 per vector. The set-up is taken from fill.
+/// Section 6.5: 3 per vector. Assumption: the set-up is that of fill.
 pub(super) fn iota_cycles(operands: &[OperandType], chip: &Chip) -> VertexCost {
     cost::supervisor(c(23) + c(3) * c(worker_vectors(operands[0], chip)), 0, chip)
 }
@@ -167,14 +170,16 @@ pub(super) fn broadcast_cycles(dims: &[u8], operands: &[OperandType], chip: &Chi
     row_copies(out, cost::product(&out.lens[rank - trailing..]), chip)
 }
 
-/// Copies of rows by workers: 20 for set-up and 7 a row, as the vector outer operations have (section
-/// 6.2), and a cycle a word. Rows are cut when there are fewer than workers.
+/// Copies of rows by workers.
+///
+/// Assumption: 15 for set-up and 7 a row, as the vector outer operations have ("15+rows(7|25+...)", section
+/// 6.2), and a slot for every 8 bytes as in a copy. Rows are cut when there are fewer than workers.
 fn row_copies(out: OperandType, row: u64, chip: &Chip) -> VertexCost {
     let row = row.max(1);
     let rows = out.num_elements() / row;
     let words = row.saturating_mul(out.dtype.size_bytes()).div_ceil(chip.issue.memcpy_bytes_per_cycle.max(1));
     let slots = c(cost::per_worker(rows, chip)) * (c(7) + c(words.div_ceil(cost::sharers(rows, chip))));
-    cost::supervisor(c(20) + slots, 0, chip)
+    cost::supervisor(c(15) + slots, 0, chip)
 }
 
 /// Section 6.5. Where the last dimension stays, rows are copied; otherwise the matrix of the last
@@ -193,16 +198,24 @@ pub(super) fn transpose_cycles(perm: &[u8], operands: &[OperandType], chip: &Chi
         Some(per_grain) => {
             let side = cost::vector_len(out.dtype, chip);
             let grains = c(matrices) * c(rows.div_ceil(side)) * c(columns.div_ceil(side));
-            // "many": 37 + 20 + (n - 2)·c, here for all of a worker's grains.
-            c(57) + c(cost::per_worker(grains.0, chip)) * per_grain(side)
+            grains_slots(cost::per_worker(grains.0, chip), per_grain(side))
         }
-        // "Slow": 64 bits in 5 cycles.
-        None => c(57) + c(5) * c(worker_vectors(out, chip)),
+        // The planner's slow rate, 64 bits in 5 cycles. Assumption: after the set-up of the fast one.
+        None => c(MANY_GRAINS) + c(5) * c(worker_vectors(out, chip)),
     };
     cost::supervisor(slots, 7, chip)
 }
 
-/// Cycles of a grain of the given side: 4 for f16 4×4 and 3 for f32 2×2, of whatever type of that size.
+/// Set-up for more than one grain, "37+20".
+const MANY_GRAINS: u64 = 57;
+
+/// Slots of a worker's grains: "single 29; many 37+20+(n-2)c". Assumption: `n` counts those of all matrices.
+fn grains_slots(grains: u64, per_grain: Cycles) -> Cycles {
+    if grains < 2 { c(29) } else { c(MANY_GRAINS) + c(grains - 2) * per_grain }
+}
+
+/// Cycles of a grain of the given side: 4 for f16 4×4 and 3 for f32 2×2. Assumption: of whatever type of
+/// that size.
 fn grain_cycles(dtype: DType) -> Option<fn(u64) -> Cycles> {
     match dtype.size_bytes() {
         2 => Some(c),
@@ -287,12 +300,13 @@ mod tests {
         assert_eq!(time(&Kernel::Copy, DType::F32, &[&[2048], &[2048]]), 30 + 1024 + 38);
         // 6 workers with 26 + 10 vectors each.
         assert_eq!(time(&Kernel::Fill { value: 0.0 }, DType::F16, &[&[240]]), 6 * 36 + 38);
-        // 16 × 16 halves are 16 grains, 3 for the busiest worker.
+        // 16 × 16 halves are 16 grains, 3 for the busiest worker; a single grain has its own number.
         let transpose = Kernel::Transpose { perm: smallvec![1, 0] };
-        assert_eq!(time(&transpose, DType::F16, &[&[16, 16], &[16, 16]]), 7 + 6 * (57 + 3 * 4) + 38);
+        assert_eq!(time(&transpose, DType::F16, &[&[16, 16], &[16, 16]]), 7 + 6 * (57 + 4) + 38);
+        assert_eq!(time(&transpose, DType::F32, &[&[2, 2], &[2, 2]]), 7 + 6 * 29 + 38);
         // Two rows among six workers: thirds of a row of 48 words.
         let broadcast = Kernel::Broadcast { dims: smallvec![1] };
-        assert_eq!(time(&broadcast, DType::F32, &[&[96], &[2, 96]]), 6 * (20 + 7 + 16) + 38);
+        assert_eq!(time(&broadcast, DType::F32, &[&[96], &[2, 96]]), 6 * (15 + 7 + 16) + 38);
     }
 
     #[test]

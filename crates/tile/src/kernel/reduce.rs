@@ -1,8 +1,7 @@
 //! Reduce: combines over axes. Sum, product, maximum and minimum of numbers, `and` and `or` of integers
 //! and bool; not of 8-bit floats.
 //!
-//! Our definition of the order, which PopLibs leaves to the planner: elements are combined in row-major
-//! order. Floats are combined in f32 and rounded once to the output, which may be another float type
+//! Our definition of the order: elements are combined in row-major order. Floats are combined in f32 and rounded once to the output, which may be another float type
 //! (partial sums of f16 are kept in f32); integers wrap. A maximum or minimum with a NaN is NaN.
 //! Cycles: hardware.md section 6.4.
 
@@ -163,47 +162,60 @@ impl Geometry {
     }
 }
 
-/// A tile's workers each reduce some outputs. With fewer outputs than workers they first reduce parts of
-/// the inputs, which one of them then combines, as PopLibs does with a second vertex; we charge no launch
-/// for that. The function is taken to be one of those with vector instructions; integers go one by one.
+/// Set-up of a worker, from "strided: 16 + ...". Assumption: the continuous formula, for which section 6.4
+/// names none, has the same.
+const SET_UP: u64 = 16;
+
+/// A tile's workers each reduce some outputs.
+///
+/// Assumption: with fewer outputs than workers they first reduce parts of the inputs, which one of them
+/// then combines, without another launch. Floats go by vectors whatever the function, integers and bool one
+/// by one.
 pub(super) fn cycles(axes: &[u8], operands: &[OperandType], chip: &Chip) -> VertexCost {
     let [input, out] = [operands[0], operands[1]];
     let shape = Geometry::new(axes, input.lens);
     let width = if input.dtype.is_float() { cost::vector_len(input.dtype, chip) } else { 1 };
-    let store = if input.dtype == DType::F32 { 8 } else { 10 + u64::from(out.dtype == DType::F16) };
     let slots = if shape.inner > 1 || shape.run <= 1 {
         continuous(&shape, width, chip)
     } else {
-        strided(&shape, width, store, chip)
+        strided(&shape, width, store_slots(width, out.dtype, chip), chip)
     };
     cost::supervisor(slots, 0, chip)
 }
 
-/// "Continuous: 12/output + P/vec" after 17 of set-up, and 10 for each further run of inputs.
+/// "Continuous: 12/output + P/vec". Assumption: each further run of inputs costs the "10/partials ptr" of
+/// the general formula.
 fn continuous(shape: &Geometry, width: u64, chip: &Chip) -> Cycles {
     let output = |outer: u64, inner: u64| {
         c(12) + c(10) * c(outer.saturating_sub(1)) + c(outer) * c(inner.div_ceil(width))
     };
-    let whole = c(17) + c(cost::per_worker(shape.outputs, chip)) * output(shape.outer, shape.inner);
+    let whole = c(SET_UP) + c(cost::per_worker(shape.outputs, chip)) * output(shape.outer, shape.inner);
     let parts = cost::sharers(shape.outputs, chip);
     let (outer, inner) = if shape.outer >= parts {
         (shape.outer.div_ceil(parts), shape.inner)
     } else {
         (shape.outer, shape.inner.div_ceil(parts))
     };
-    let split = c(17) + output(outer, inner) + c(17) + output(1, parts);
+    let split = c(SET_UP) + output(outer, inner) + c(SET_UP) + output(1, parts);
     if parts > 1 { whole.min(split) } else { whole }
 }
 
-/// "Strided: 16 + outer(6 + post + strides(3 + (P-1)))", where an outer step is one vector of outputs;
-/// `store` is 6 + post, read from PopLibs' table: 8 from f32, 10 from f16 to f32 and 11 to f16.
-fn strided(shape: &Geometry, width: u64, store: u64, chip: &Chip) -> Cycles {
+/// "Strided: 16 + outer(6 + post + strides(3 + (P-1)))", where an outer step is one vector of outputs, and
+/// has one stride.
+fn strided(shape: &Geometry, width: u64, post: u64, chip: &Chip) -> Cycles {
     let vectors = c(shape.outputs / shape.run.max(1)) * c(shape.run.div_ceil(width));
-    let step = |partials: u64| c(store) + c(3) + c(partials.saturating_sub(1));
-    let whole = c(16) + c(cost::per_worker(vectors.0, chip)) * step(shape.outer);
+    let step = |partials: u64| c(6) + c(post) + c(3) + c(partials.saturating_sub(1));
+    let whole = c(SET_UP) + c(cost::per_worker(vectors.0, chip)) * step(shape.outer);
     let parts = cost::sharers(vectors.0, chip);
-    let split = c(16) + step(shape.outer.div_ceil(parts)) + c(16) + step(parts);
+    let split = c(SET_UP) + step(shape.outer.div_ceil(parts)) + c(SET_UP) + step(parts);
     if parts > 1 { whole.min(split) } else { whole }
+}
+
+/// Assumption: the "post" of the strided formula is a slot for each 64 bits stored (section 2: 64-bit
+/// stores, most instructions one slot), and one more to round the sums, which are f32, to a shorter float.
+fn store_slots(width: u64, out: DType, chip: &Chip) -> u64 {
+    let stores = width.saturating_mul(out.size_bytes()).div_ceil(chip.issue.vector_bytes.max(1));
+    stores.max(1) + u64::from(out.is_float() && out != DType::F32)
 }
 
 #[cfg(test)]

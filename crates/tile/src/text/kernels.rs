@@ -117,8 +117,10 @@ fn parse_list(cursor: &mut Cursor) -> Result<Value> {
     if !with_partner {
         return Ok(Value::Ints(items.into_iter().map(|(first, _)| first).collect()));
     }
-    let small = |value: i128| u8::try_from(value).map_err(|_| cursor.error("a dimension is between 0 and 255"));
-    let pairs = items.into_iter().map(|(lhs, rhs)| Ok((small(lhs)?, small(rhs)?))).collect::<Result<Pairs>>()?;
+    let small =
+        |value: i128| u8::try_from(value).map_err(|_| cursor.error("a dimension is between 0 and 255"));
+    let pairs =
+        items.into_iter().map(|(lhs, rhs)| Ok((small(lhs)?, small(rhs)?))).collect::<Result<Pairs>>()?;
     Ok(Value::Pairs(pairs))
 }
 

@@ -4,8 +4,8 @@ use super::kernels::parse_kernel;
 use crate::block::Block;
 use crate::grid::{Axis, Grid};
 use crate::program::{
-    ComputeSet, ComputeSetId, Copy, CopyMap, Exchange, ExchangeId, Group, Init, Layout, Operand, Program, Region,
-    Role, SrcIndex, Step, Var, VarId,
+    ComputeSet, ComputeSetId, Copy, CopyMap, Exchange, ExchangeId, Group, Init, Layout, Operand, Program,
+    Region, Role, SrcIndex, Step, Var, VarId,
 };
 use crate::span::{Part, Span};
 use crate::validate::validate;
@@ -70,7 +70,11 @@ impl Parser {
         }
         self.cursor.next();
         self.program.body = self.steps(0)?;
-        if self.cursor.at_end() { Ok(()) } else { Err(self.cursor.error("expected nothing after 'main { … }'")) }
+        if self.cursor.at_end() {
+            Ok(())
+        } else {
+            Err(self.cursor.error("expected nothing after 'main { … }'"))
+        }
     }
 
     fn var(&mut self) -> Result<()> {
@@ -119,7 +123,11 @@ impl Parser {
         if dtype.is_float() {
             let values = self.cursor.list("[", "]", |cursor| cursor.float("a number"))?;
             let fits = values.len() as u64 == shape.num_elements();
-            return if fits { Ok(Tensor::from_f64(dtype, shape.clone(), &values)) } else { Err(wrong(values.len())) };
+            return if fits {
+                Ok(Tensor::from_f64(dtype, shape.clone(), &values))
+            } else {
+                Err(wrong(values.len()))
+            };
         }
         let values = self.cursor.list("[", "]", |cursor| cursor.int("an integer"))?;
         let fits = values.len() as u64 == shape.num_elements();
@@ -237,7 +245,9 @@ impl Parser {
         let error = self.cursor.error("a flat copy has one range on each side, of the same length");
         let src = self.bounds()?;
         match (dst, src.as_slice()) {
-            (&[(dst_begin, dst_end)], &[(src_begin, src_end)]) if dst_end - dst_begin == src_end - src_begin => {
+            (&[(dst_begin, dst_end)], &[(src_begin, src_end)])
+                if dst_end - dst_begin == src_end - src_begin =>
+            {
                 Ok(CopyMap::Flat { src_begin, dst_begin, len: dst_end - dst_begin })
             }
             _ => Err(error),

@@ -8,12 +8,8 @@ use std::fmt::Write;
 
 /// The text of a program, ending in a newline.
 pub fn print(program: &Program) -> String {
-    let mut out = format!(
-        "program {} tiles={} replicas={}\n",
-        quoted(&program.name),
-        program.tiles,
-        program.replicas
-    );
+    let mut out =
+        format!("program {} tiles={} replicas={}\n", quoted(&program.name), program.tiles, program.replicas);
     for var in program.vars.values() {
         writeln!(out, "{}", print_var(var)).expect("writing to a string");
     }
@@ -89,7 +85,9 @@ fn print_copy(program: &Program, copy: &Copy) -> String {
     let dsts: Vec<String> = copy.dsts.iter().map(|&dst| name(dst)).collect();
     let (dsts, src) = (dsts.join(", "), name(copy.src));
     match &copy.map {
-        map if *map == CopyMap::identity(&program.vars[copy.dsts[0]].shape) => format!("copy {dsts} <- {src}"),
+        map if *map == CopyMap::identity(&program.vars[copy.dsts[0]].shape) => {
+            format!("copy {dsts} <- {src}")
+        }
         CopyMap::Affine { region, dims } => {
             let dims: Vec<String> = dims.iter().map(print_index).collect();
             format!("copy {dsts}{region} <- {src}[{}]", dims.join(", "))

@@ -1,19 +1,25 @@
-//! Cycles of a convolution, hardware.md section 6.1 and, where that is too terse, the file it restates (PL
-//! lib/poplin/PerformanceEstimation.hpp). The planner of PopLibs picks the cheapest of several vertices; so
-//! do we, among those applicable:
+//! Cycles of a convolution, hardware.md section 6.1. It has formulas of several vertices; we take the
+//! cheapest of those applicable:
 //!
 //! - 1×1 and n×1 on the matrix unit, and horizontal MAC on the vector unit: any convolution;
 //! - SLIC and vertical MAC: groups of few channels in f16; outer product: single input channels.
 //!
-//! Approximations: workers split the field into runs of equal length, whose number of rows is the average;
-//! outputs whose window sticks out of the input cost as much as the others; the worklists of VMAC hold one
-//! run a row and kernel position; n×1 in f8 is priced by the formula of f16 at the rate of f8.
+//! Assumptions: workers split the field into runs of equal length, whose number of rows is the average;
+//! outputs whose window sticks out of the input cost as much as the others; n×1 in f8 is priced by the
+//! formula of f16 at the rate of f8; and the vertices for which section 6.1 names the inner loop but not what
+//! is around it (HMAC, SLIC, VMAC) take that from n×1 and HMAC, see `worker` and `vector_unit`.
 
 use crate::kernel::amp::{self, Format, Product, Unit};
 use crate::kernel::cost::{self, Cycles, c};
 use crate::kernel::{ConvAttrs, OperandType, VertexCost};
 use pando_base::DType;
 use pando_machine::Chip;
+
+/// Slots for a run of outputs before its loop, of "nx1 worker".
+const RUN_SET_UP: u64 = 3;
+
+/// Channels that vertical MAC takes side by side.
+const VMAC_CHANNELS: u64 = 8;
 
 /// A convolution as the formulas see it.
 struct Problem<'a> {
@@ -40,7 +46,7 @@ pub fn cycles(attrs: &ConvAttrs, operands: &[OperandType], chip: &Chip) -> Verte
     let [input, weights, out] = [operands[0], operands[1], operands[2]];
     if input.dtype.is_int() {
         let multiplications = cost::product(&weights.lens[1..]).saturating_mul(out.num_elements());
-        return amp::scalar_cycles(multiplications, chip);
+        return amp::scalar_cycles(out.dtype, multiplications, chip);
     }
     let problem = Problem::new(attrs, [input, weights, out], chip);
     let unit = Unit::of(chip, input.dtype, attrs.partials);
@@ -127,6 +133,8 @@ impl<'a> Problem<'a> {
     }
 
     /// "Zero partials: W·(ceil(n/vec) + 14/15 - retention)" for each group of outputs.
+    ///
+    /// Assumption: what is retained is the "9W(f32)/10W(f16)" of n×1's outer part, which leaves 5.
     fn zeroing(&self, outputs_per_group: u64) -> Cycles {
         let dtype = if self.half_partials { DType::F16 } else { DType::F32 };
         let elements = cost::per_worker(self.field().saturating_mul(outputs_per_group), self.chip);
@@ -150,19 +158,21 @@ impl<'a> Problem<'a> {
         costs.min().unwrap_or(c(u64::MAX))
     }
 
-    /// "nx1 worker", "nx1 per kernel row" and "nx1 outer"; `extra_load` is the weights' rearrangement. The
-    /// restated "else 3" is added in every case in the source.
+    /// "nx1 worker", "nx1 per kernel row" and "nx1 outer"; `extra_load` is the weights' rearrangement.
+    ///
+    /// Assumption: of "+14 +(12 + passes·(L + extra))" the 14 is a kernel row's and the rest each of its
+    /// positions'.
     fn n_by_one_of(&self, unit: &Unit, height: u64, extra_load: u64) -> Cycles {
         let is_f32 = self.format == Format::F32;
         let run = |n: u64| {
             let few: [u64; 3] = if is_f32 { [17, 33, 44] } else { [17, 29, 33] };
             let rest = c(n.saturating_sub(3)) * c(unit.row);
-            // 3 before and 9 of retained state less after.
-            few.get(n as usize).map_or(c(if is_f32 { 45 } else { 34 }) + rest, |&slots| c(slots)) - c(6)
+            let slots = few.get(n as usize).map_or(c(if is_f32 { 45 } else { 34 }) + rest, |&slots| c(slots));
+            c(RUN_SET_UP) + slots - c(9)
         };
-        let worker = c(17 + u64::from(self.half_partials)) + self.runs(run);
+        let worker = self.worker(1, run);
         // Filter height 4 cannot use the wide load.
-        let load = unit.load.saturating_mul(if height == 4 { 2 } else { 1 }).saturating_add(extra_load + 3);
+        let load = unit.load.saturating_mul(if height == 4 { 2 } else { 1 }).saturating_add(extra_load);
         let (inner, outer) = (c(self.kernel_inner), c(self.kernel_outer.div_ceil(height)));
         let kernel = outer * (c(14) + inner * (c(12) + c(load) + self.workers() * worker));
         let groups = c(self.groups);
@@ -176,25 +186,28 @@ impl<'a> Problem<'a> {
         c(109) + retained + zero_loop + zeroing + loops
     }
 
-    /// "HMAC": a dot product of 64-bit vectors for each output, in the input channels.
+    /// A worker that goes through its runs of outputs `times` over, in formulas of n×1's form: "17(+1 f16
+    /// partials) + sum over rows of (3 + ...)".
+    fn worker(&self, times: u64, run: impl Fn(u64) -> Cycles) -> Cycles {
+        c(17 + u64::from(self.half_partials)) + c(times) * self.runs(run)
+    }
+
+    /// A vertex of the vector unit for `groups` of `outputs` each: "supervisor 58 f32 / 65 f16 (-10 for
+    /// 1×1); loop levels 23/15/10", around `run` for each run of outputs and kernel position.
+    ///
+    /// Assumption: the loop levels are the groups and two within, of one turn each; sums are zeroed and
+    /// workers set up as in n×1.
+    fn vector_unit(&self, groups: u64, outputs: u64, run: impl Fn(u64) -> Cycles) -> Cycles {
+        let supervisor = c(if self.format == Format::F32 { 58 } else { 65 });
+        let around = supervisor - c(if self.is_one_by_one() { 10 } else { 0 });
+        let worker = self.worker(self.kernel(), |n| c(RUN_SET_UP) + run(n));
+        around + c(groups) * (self.zeroing(outputs) + c(23 + 15 + 10) + self.workers() * worker)
+    }
+
+    /// "HMAC: 1 cyc / 64-bit vec + ~7": a dot product in the input channels for each output.
     fn horizontal(&self) -> Cycles {
-        let is_f32 = self.format == Format::F32;
-        let one_by_one = self.is_one_by_one();
-        // With f16 sums two outputs share a dot product's loop.
-        let outputs = if self.half_partials { self.outputs.div_ceil(2) } else { self.outputs };
-        let pair = if self.half_partials { 2 } else { 1 };
-        let dot = c(self.inputs.div_ceil(self.vector())) + c(3 * pair + pair - 1 + 4) - c(u64::from(!is_f32));
-        let run = |n: u64| c(if one_by_one { 13 } else { 19 }) + c(n) * (c(7) + c(outputs) * dot);
-        let retained = match (one_by_one, is_f32) {
-            (true, _) => 15,
-            (false, true) => 0,
-            (false, false) => 6,
-        };
-        let worker = (c(16 - retained) + self.runs(run)) * c(self.kernel()) + c(16);
-        let around = c(if is_f32 { 58 } else { 65 }) - c(if one_by_one { 10 } else { 0 });
-        let zeroing = c(self.groups) * self.zeroing(self.outputs);
-        let calls = self.workers() * c(9 + u64::from(self.half_partials) + retained);
-        around + calls + zeroing + c(self.groups) * (c(23 + 15 + 10) + self.workers() * worker)
+        let dot = c(self.inputs.div_ceil(self.vector())) + c(7);
+        self.vector_unit(self.groups, self.outputs, |n| c(n) * c(self.outputs) * dot)
     }
 
     /// Groups that a vertex for few channels takes at once as one group of `channels`, for f16 only.
@@ -203,6 +216,10 @@ impl<'a> Problem<'a> {
     }
 
     /// "SLIC": windows of four kernel positions slide over groups of four channels in all.
+    ///
+    /// Assumption: the loops over groups and windows have the first two levels of HMAC, 23 and 15; of a range
+    /// the upper end applies; rows shorter than the formula's five (three with strides) cost as these; a
+    /// second pass repeats the row, and half partials of 16 units are the "4 chains" without one.
     fn slic(&self, unit: Option<&Unit>) -> Option<Cycles> {
         let unit = unit?;
         if !self.is_narrow_half(4) || self.kernel() == 1 || !(1..=2).contains(&self.stride) {
@@ -212,57 +229,42 @@ impl<'a> Problem<'a> {
         let group_groups = c(self.groups.saturating_mul(channels).div_ceil(4));
         let windows = c(self.kernel_outer) * c(self.kernel_inner.div_ceil(4));
         let w = self.workers();
-        let load = c(16)
-            + if channels == 4 { c(18) } else { c(9 + 6 + 6) + w * c(if channels == 2 { 12 } else { 10 }) };
-        // Four chains need half partials of 16 units; otherwise the inputs pass twice.
+        let load = c(16) + if channels == 4 { c(18) } else { c(9 + 6) + w * c(12) + c(6) };
         let passes = if unit.half_partials && unit.units >= 16 { 1 } else { 2 };
         let run = |n: u64| {
             let row = match self.stride {
                 1 => c(15) + c(n.saturating_sub(5)),
                 _ => c(15) + c(2) * c(n.saturating_sub(3)),
             };
-            c(11) + row * c(passes)
+            c(RUN_SET_UP) + row * c(passes)
         };
-        let worker = c(18) + self.runs(run);
-        Some(c(28) + group_groups * (c(15 + 6) + windows * (load + c(20) + w * worker)))
+        Some(c(28) + group_groups * (c(23) + windows * (c(15) + load + w * self.worker(1, run))))
     }
 
-    /// "VMAC": eight groups of one channel side by side. The kernel's positions are spread over the
-    /// workers, whose sums are added at the end.
+    /// "VMAC (>=8 ch): 3(n-1)/8 per row": as many groups of one channel side by side.
+    ///
+    /// Assumption: `n` counts a row's elements in all channels. With a row's positions times 8 for `n` that
+    /// is about 3 for each position; fewer groups cost as 8.
     fn vertical(&self) -> Option<Cycles> {
         if !self.is_narrow_half(1) {
             return None;
         }
-        let lanes = 2 * self.vector();
-        let worklists = cost::per_worker(self.rows.saturating_mul(self.kernel()), self.chip);
-        let row = c(7 + 15 + 3) + c(3) * c(self.row_len.saturating_sub(1));
-        let worker = c(13) + c(worklists) * row;
-        let (zero_width, reduce_width) = if self.half_partials { (4, 1) } else { (2, 2) };
-        let zero = c(4) + c(self.field().saturating_mul(lanes).div_ceil(zero_width));
-        let w = self.workers();
-        let reduce =
-            c(10) + c(cost::per_worker(self.field(), self.chip)) * (c(9) + c(reduce_width) * (w - c(1)));
-        let group_groups = c(self.groups.div_ceil(lanes));
-        Some(c(61 + 14 + 25) + group_groups * (zero + c(32 + 24) + w * worker + w * reduce))
+        let row = |n: u64| c(3) * (c(n) * c(VMAC_CHANNELS) - c(1)) / c(8);
+        Some(self.vector_unit(self.groups.div_ceil(VMAC_CHANNELS), VMAC_CHANNELS, row))
     }
 
-    /// "Outer product": one input channel times all outputs, 1×1.
+    /// "Outer product: f32 25+G(11+w(6+(c-6)/2)); f16 25+G(10+w(6+(c-12)/4))": one input channel times all
+    /// outputs, 1×1.
+    ///
+    /// Assumption: fewer outputs than three vectors cost as three, and a part of a vector as a whole one.
     fn outer_product(&self) -> Option<Cycles> {
         if self.inputs != 1 || !self.is_one_by_one() || self.format == Format::F8 {
             return None;
         }
-        let outputs = c(self.outputs);
-        let vector = c(self.vector());
-        let unrolled = c(3) * vector;
-        let is_fast = self.outputs.is_multiple_of(self.vector()) && outputs >= unrolled;
-        let element = if is_fast {
-            c(6) + (outputs - unrolled) / vector
-        } else if self.format == Format::F32 {
-            c(10) + outputs * c(2)
-        } else {
-            c(10) + outputs * c(5) / c(2)
-        };
-        let group = c(11) + c(cost::per_worker(self.field(), self.chip)) * element;
+        let vectors = self.outputs.div_ceil(self.vector());
+        let element = c(6) + c(vectors.saturating_sub(3));
+        let set_up = if self.format == Format::F32 { 11 } else { 10 };
+        let group = c(set_up) + c(cost::per_worker(self.field(), self.chip)) * element;
         Some(self.workers() * (c(25) + c(self.groups) * group))
     }
 }

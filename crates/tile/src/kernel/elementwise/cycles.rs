@@ -1,14 +1,24 @@
-//! Cycles of elementwise kernels: the table of hardware.md section 6.2, completed from the file it
-//! restates (PL lib/popops/popopsCycleEstimators.hpp).
+//! Cycles of elementwise kernels: the table of hardware.md section 6.2.
 //!
-//! Approximations: no operation is in place; no operand is broadcast; transcendental functions, division
-//! and integer powers take PopLibs' averages though their time depends on the data; bf16, which the
-//! hardware lacks, is priced as f32; 8- and 16-bit integers as 32-bit ones where the table has no row.
+//! How the table is read. An entry `C/E` is `C` cycles for `E` elements with load, store and loop in the
+//! number; one marked (v) is a vector's, to which its "unary C++ +4" adds load, store and loop.
+//!
+//! Assumptions where the table has no row or leaves a choice:
+//!
+//! - An entry with neither mark is one element's, and takes the same 4 more.
+//! - Of a range of cycles the upper end applies.
+//! - Integers of 64 bits take twice the cycles of 32 bits, those of 8 bits as many as these.
+//! - bf16, which the hardware lacks, is priced as f32.
+//! - No operation is in place; no operand is broadcast. Where time depends on the data the table's average
+//!   stands for all.
 
 use crate::kernel::cost::{self, c};
 use crate::kernel::{OperandType, VertexCost};
 use pando_base::{BinaryFn, CompareFn, DType, UnaryFn};
 use pando_machine::Chip;
+
+/// What the table adds to an entry without load, store and loop ("unary C++ +4").
+const UNARY_OVERHEAD: u64 = 4;
 
 /// A worker's inner loop: `cycles` for every `elements`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,14 +27,30 @@ struct Loop {
     elements: u64,
 }
 
+impl Loop {
+    fn new(cycles: u64, elements: u64) -> Self {
+        Loop { cycles, elements }
+    }
+
+    /// An entry that lacks load, store and loop.
+    fn bare(cycles: u64, elements: u64) -> Self {
+        Loop { cycles: cycles + UNARY_OVERHEAD, elements }
+    }
+
+    /// Assumption: 64-bit integers are two words, each with the cycles of a 32-bit integer.
+    fn doubled(self) -> Self {
+        Loop { cycles: 2 * self.cycles, ..self }
+    }
+}
+
 /// The columns of the table.
 #[derive(Clone, Copy, PartialEq)]
 enum Column {
     F32,
     F16,
-    /// At most 32 bits wide; and whether signed.
-    Int(bool),
-    Long(bool),
+    /// At most 32 bits wide.
+    Int,
+    Long,
     Bool,
 }
 
@@ -32,9 +58,9 @@ impl Column {
     fn of(dtype: DType) -> Self {
         match dtype {
             DType::F16 => Column::F16,
-            DType::I64 | DType::U64 => Column::Long(dtype.is_signed_int()),
+            DType::I64 | DType::U64 => Column::Long,
             DType::Bool => Column::Bool,
-            _ if dtype.is_int() => Column::Int(dtype.is_signed_int()),
+            _ if dtype.is_int() => Column::Int,
             _ => Column::F32,
         }
     }
@@ -46,117 +72,108 @@ fn float_vector(column: Column, chip: &Chip) -> u64 {
 }
 
 fn unary_loop(func: UnaryFn, dtype: DType, chip: &Chip) -> Loop {
-    let column = Column::of(dtype);
-    let vector = float_vector(column, chip);
-    // A whole vector a turn, with load, store and loop in the number; the same "natural" vector with 4
-    // more for these ("v + 4"); and one element a turn, 4 more as well.
-    let unrolled = |cycles| Loop { cycles, elements: vector };
-    let natural = |cycles: u64| Loop { cycles: cycles + 4, elements: vector };
-    let single = |cycles: u64| Loop { cycles: cycles + 4, elements: 1 };
-    let half = column == Column::F16;
-    match (func, column) {
-        (UnaryFn::Neg, Column::Int(_)) | (UnaryFn::Abs, Column::Int(_)) => single(2),
-        (UnaryFn::Neg, Column::Long(_)) => single(5),
-        (UnaryFn::Abs, Column::Long(_)) => single(10),
-        (UnaryFn::Not, Column::Int(_)) => Loop { cycles: 5, elements: cost::vector_len(dtype, chip) },
-        (UnaryFn::Not, Column::Long(_)) => single(3),
-        (UnaryFn::Not, _) => single(17),
-        (UnaryFn::Sign, Column::Int(_) | Column::Long(_)) => single(5),
-        (UnaryFn::Neg, _) => unrolled(2),
-        (UnaryFn::Abs, _) => single(1),
-        (UnaryFn::Sign, _) => natural(5),
-        (UnaryFn::Floor | UnaryFn::Ceil | UnaryFn::Round, _) => natural(2),
-        (UnaryFn::Exp, _) => unrolled(if half { 4 } else { 6 }),
-        (UnaryFn::Expm1, Column::F16) => natural(5),
-        (UnaryFn::Expm1, _) => single(4),
-        (UnaryFn::Log | UnaryFn::Tanh, _) => unrolled(if half { 4 } else { 12 }),
-        (UnaryFn::Log1p, _) => natural(18),
-        (UnaryFn::Sqrt, _) => unrolled(if half { 23 } else { 10 }),
-        (UnaryFn::Sin | UnaryFn::Cos, Column::F16) => Loop { cycles: 25, elements: 1 },
-        (UnaryFn::Sin | UnaryFn::Cos, _) => single(2300),
-        (UnaryFn::Erf, _) => Loop { cycles: if half { 13 } else { 41 }, elements: 1 },
+    match Column::of(dtype) {
+        Column::Bool => Loop::bare(17, 1),
+        Column::Int => int_unary_loop(func, dtype),
+        Column::Long => int_unary_loop(func, dtype).doubled(),
+        column => float_unary_loop(func, column == Column::F16, float_vector(column, chip)),
+    }
+}
+
+fn int_unary_loop(func: UnaryFn, dtype: DType) -> Loop {
+    match func {
+        // Assumption: `not` as the bitwise functions of two operands.
+        UnaryFn::Not => bitwise_loop(dtype),
+        // Assumption: the float row (signum), an element at a time.
+        UnaryFn::Sign => Loop::bare(5, 1),
+        // Assumption: `abs` as `neg`.
+        _ => Loop::bare(2, 1),
+    }
+}
+
+fn float_unary_loop(func: UnaryFn, half: bool, vector: u64) -> Loop {
+    let either = |f32_cycles, f16_cycles| Loop::new(if half { f16_cycles } else { f32_cycles }, vector);
+    match func {
+        // Assumption: `abs` as `neg`. `not` of floats does not pass the check.
+        UnaryFn::Neg | UnaryFn::Abs | UnaryFn::Not => either(2, 2),
+        UnaryFn::Sign => Loop::bare(5, vector),
+        UnaryFn::Floor | UnaryFn::Ceil | UnaryFn::Round => Loop::bare(2, vector),
+        UnaryFn::Exp => either(6, 4),
+        UnaryFn::Expm1 if half => Loop::bare(5, vector),
+        UnaryFn::Expm1 => Loop::bare(4, 1),
+        UnaryFn::Log | UnaryFn::Tanh => either(12, 4),
+        UnaryFn::Log1p => Loop::bare(18, vector),
+        UnaryFn::Sqrt => either(10, 23),
+        UnaryFn::Sin | UnaryFn::Cos => Loop { elements: 1, ..either(2300, 25) },
+        UnaryFn::Erf => Loop { elements: 1, ..either(41, 13) },
     }
 }
 
 fn binary_loop(func: BinaryFn, dtype: DType, chip: &Chip) -> Loop {
     match Column::of(dtype) {
-        Column::Bool => Loop { cycles: 5, elements: 4 },
-        Column::Int(signed) => Loop { cycles: int_cycles(func, signed), elements: 1 },
-        Column::Long(signed) => Loop { cycles: long_cycles(func, signed), elements: 1 },
+        Column::Bool => logical_loop(),
+        Column::Int => int_loop(func, dtype),
+        Column::Long => long_loop(func, dtype),
         column => float_loop(func, column == Column::F16, float_vector(column, chip)),
     }
 }
 
 fn float_loop(func: BinaryFn, half: bool, vector: u64) -> Loop {
-    let either = |f32_cycles, f16_cycles| if half { f16_cycles } else { f32_cycles };
-    let (cycles, elements) = match func {
-        BinaryFn::Div => (either(10, 21), vector),
-        BinaryFn::Rem => (either(133, 300), vector),
-        BinaryFn::Pow => (either(312, 325), 1),
-        BinaryFn::Atan2 => (either(272, 578), vector),
-        BinaryFn::Max | BinaryFn::Min => (either(3, 4), vector),
-        // Assembly: 1 for the arithmetic and 2 for load, store and loop.
-        _ => (3, vector),
-    };
-    Loop { cycles, elements }
-}
-
-fn int_cycles(func: BinaryFn, signed: bool) -> u64 {
+    let either = |f32_cycles, f16_cycles| Loop::new(if half { f16_cycles } else { f32_cycles }, vector);
     match func {
-        BinaryFn::Div => {
-            if signed {
-                277
-            } else {
-                265
-            }
-        }
-        BinaryFn::Rem => {
-            if signed {
-                292
-            } else {
-                282
-            }
-        }
-        BinaryFn::Pow => 32,
-        BinaryFn::Max | BinaryFn::Min if !signed => 8,
-        _ => 7,
+        BinaryFn::Div => either(10, 21),
+        BinaryFn::Rem => either(133, 300),
+        BinaryFn::Pow => Loop { elements: 1, ..either(312, 325) },
+        BinaryFn::Atan2 => either(272, 578),
+        BinaryFn::Max | BinaryFn::Min => either(3, 4),
+        // Add, sub, mul: "1+2".
+        _ => either(3, 3),
     }
 }
 
-/// 64-bit integers. PopLibs has no power of them; 9 (its assumed exponent) multiplications.
-fn long_cycles(func: BinaryFn, signed: bool) -> u64 {
-    let either = |signed_cycles, unsigned_cycles| if signed { signed_cycles } else { unsigned_cycles };
+/// Logical "and" and "or". Assumption: "xor" and comparisons of bool are the same.
+fn logical_loop() -> Loop {
+    Loop::new(5, 4)
+}
+
+/// "7/1 (16-bit 3/4)".
+fn bitwise_loop(dtype: DType) -> Loop {
+    if dtype.size_bytes() == 2 { Loop::new(3, 4) } else { Loop::new(7, 1) }
+}
+
+fn int_loop(func: BinaryFn, dtype: DType) -> Loop {
     match func {
-        BinaryFn::Mul => 30,
-        BinaryFn::Div => either(130, 115),
-        BinaryFn::Rem => either(166, 149),
-        BinaryFn::Pow => 270,
-        BinaryFn::Max | BinaryFn::Min => either(15, 13),
-        BinaryFn::And | BinaryFn::Or | BinaryFn::Xor => 9,
-        BinaryFn::Shl => 18,
-        BinaryFn::Shr => either(19, 6),
-        _ => 11,
+        BinaryFn::Div => Loop::new(if dtype.is_signed_int() { 277 } else { 265 }, 1),
+        // Assumption: unsigned remainders as signed ones, the only row.
+        BinaryFn::Rem => Loop::new(292, 1),
+        BinaryFn::Pow => Loop::new(32, 1),
+        // Of "7-8".
+        BinaryFn::Max | BinaryFn::Min => Loop::new(8, 1),
+        BinaryFn::And | BinaryFn::Or | BinaryFn::Xor | BinaryFn::Shl | BinaryFn::Shr => bitwise_loop(dtype),
+        _ => Loop::new(7, 1),
     }
 }
 
-/// Four elements a turn, whatever the type: the results are bytes of one word.
+fn long_loop(func: BinaryFn, dtype: DType) -> Loop {
+    match func {
+        BinaryFn::Add | BinaryFn::Sub => Loop::new(11, 1),
+        BinaryFn::Mul => Loop::new(30, 1),
+        _ => int_loop(func, dtype).doubled(),
+    }
+}
+
+/// Four elements a turn. Assumption: `le` and `ge`, which the table lacks, as `lt` and `gt`.
 fn compare_loop(func: CompareFn, dtype: DType) -> Loop {
-    let is_equality = matches!(func, CompareFn::Eq | CompareFn::Ne);
-    let is_strict = matches!(func, CompareFn::Lt | CompareFn::Gt);
-    let cycles = match Column::of(dtype) {
-        Column::F32 if func == CompareFn::Ne => 20,
-        Column::F32 => 14,
-        Column::F16 if func == CompareFn::Ne => 11,
-        Column::F16 => 9,
-        Column::Int(_) if is_equality || is_strict => 22,
-        Column::Int(_) => 26,
-        Column::Long(_) if is_equality => 48,
-        Column::Long(_) if is_strict => 56,
-        Column::Long(_) => 62,
-        Column::Bool if is_equality => 6,
-        Column::Bool => 28,
-    };
-    Loop { cycles, elements: 4 }
+    let is_ne = func == CompareFn::Ne;
+    // Of "22-26": it does not say which comparison takes which.
+    let int = Loop::new(26, 4);
+    match Column::of(dtype) {
+        Column::F32 => Loop::new(if is_ne { 20 } else { 14 }, 4),
+        Column::F16 => Loop::new(if is_ne { 11 } else { 9 }, 4),
+        Column::Int => int,
+        Column::Long => int.doubled(),
+        Column::Bool => logical_loop(),
+    }
 }
 
 /// `W(before + loops) + around`, the loops being those of the busiest worker.
@@ -172,38 +189,45 @@ pub fn unary_cycles(func: UnaryFn, operands: &[OperandType], chip: &Chip) -> Ver
     looped(unary_loop(func, out.dtype, chip), out, before, 20, chip)
 }
 
-/// BinaryOp1D: `W(29 f32 | 26 others + loops) + 11`.
+/// BinaryOp1D: `W(29 f32 | 26 f16 + loops) + 11`.
 pub fn binary_cycles(func: BinaryFn, operands: &[OperandType], chip: &Chip) -> VertexCost {
     let out = operands[2];
     looped(binary_loop(func, out.dtype, chip), out, before_binary(out.dtype), 11, chip)
 }
 
+/// As BinaryOp1D.
 pub fn compare_cycles(func: CompareFn, operands: &[OperandType], chip: &Chip) -> VertexCost {
     let lhs = operands[0];
     looped(compare_loop(func, lhs.dtype), lhs, before_binary(lhs.dtype), 11, chip)
 }
 
+/// Assumption: integers and bool, which the formula does not name, as f32.
 fn before_binary(dtype: DType) -> u64 {
-    if Column::of(dtype) == Column::F32 { 29 } else { 26 }
+    if Column::of(dtype) == Column::F16 { 26 } else { 29 }
 }
 
-/// Select: 5 an element, 6 and another 5 around, of one worker; we split it over all of them.
+/// Select: "5/elem+6". Assumption: of one worker; we split it over all of them.
 pub fn select_cycles(operands: &[OperandType], chip: &Chip) -> VertexCost {
-    looped(Loop { cycles: 5, elements: 1 }, operands[3], 11, 0, chip)
+    looped(Loop::new(5, 1), operands[3], 6, 0, chip)
 }
 
-/// Cast1D: `12 + W(37 + vectors)`. Among floats a vector is as much as one store writes, or two loads
-/// read; a cycle for each store or load it takes. Other conversions go element by element, 2 cycles each.
+/// Cast1D: "12 + W(37 + vecs...)".
 pub fn cast_cycles(operands: &[OperandType], chip: &Chip) -> VertexCost {
     let [input, out] = [operands[0], operands[1]];
-    let (load, store) = (cost::vector_len(input.dtype, chip), cost::vector_len(out.dtype, chip));
-    let inner = if input.dtype.is_float() && out.dtype.is_float() {
-        let elements = load.saturating_mul(2).min(store);
-        Loop { cycles: elements.div_ceil(load).max(1), elements }
-    } else {
-        Loop { cycles: 2, elements: 1 }
-    };
-    looped(inner, out, 37, 12, chip)
+    looped(cast_loop(input.dtype, out.dtype, chip), out, 37, 12, chip)
+}
+
+/// Among floats a cycle for each vector of the wider type, the "max(ld,st vecs)" of the planner's row.
+///
+/// Assumption: other conversions go element by element, each one instruction (section 2: most take one
+/// slot) with the load, store and loop of unary functions; twice that if either side has 64 bits.
+fn cast_loop(from: DType, to: DType, chip: &Chip) -> Loop {
+    let is_long = [from, to].map(Column::of).contains(&Column::Long);
+    match (from.is_float() && to.is_float(), is_long) {
+        (true, _) => Loop::new(1, cost::vector_len(from, chip).min(cost::vector_len(to, chip))),
+        (false, false) => Loop::bare(1, 1),
+        (false, true) => Loop::bare(1, 1).doubled(),
+    }
 }
 
 #[cfg(test)]
@@ -251,6 +275,8 @@ mod tests {
         assert_eq!(entry(BinaryFn::Div, DType::F16), Loop { cycles: 21, elements: 4 });
         assert_eq!(entry(BinaryFn::Div, DType::I32), Loop { cycles: 277, elements: 1 });
         assert_eq!(entry(BinaryFn::Mul, DType::I64), Loop { cycles: 30, elements: 1 });
+        assert_eq!(entry(BinaryFn::Shl, DType::U16), Loop { cycles: 3, elements: 4 });
+        assert_eq!(entry(BinaryFn::Rem, DType::U64), Loop { cycles: 584, elements: 1 });
     }
 
     #[test]

@@ -113,11 +113,13 @@ fn time(axes: &[u8], dtype: DType, lens: &[u64]) -> u64 {
 #[test]
 fn cycles_follow_the_formulas() {
     // 12 outputs, 2 a worker, of 8 f32.
-    assert_eq!(time(&[1], DType::F32, &[12, 8]), 6 * (17 + 2 * (12 + 4)) + 38);
+    assert_eq!(time(&[1], DType::F32, &[12, 8]), 6 * (16 + 2 * (12 + 4)) + 38);
     // 24 f32 outputs are 12 vectors, 2 a worker, of 8 partial sums.
-    assert_eq!(time(&[0], DType::F32, &[8, 24]), 6 * (16 + 2 * (8 + 3 + 7)) + 38);
+    assert_eq!(time(&[0], DType::F32, &[8, 24]), 6 * (16 + 2 * (6 + 1 + 3 + 7)) + 38);
+    // 24 f16 outputs are 6 vectors, each rounded before it is stored.
+    assert_eq!(time(&[0], DType::F16, &[8, 24]), 6 * (16 + 6 + 2 + 3 + 7) + 38);
     // A single output of 6000: each worker sums 1000, then one sums six.
-    assert_eq!(time(&[0], DType::F32, &[6000]), 6 * (17 + 12 + 500 + 17 + 12 + 3) + 38);
+    assert_eq!(time(&[0], DType::F32, &[6000]), 6 * (16 + 12 + 500 + 16 + 12 + 3) + 38);
 }
 
 #[test]

@@ -1,0 +1,194 @@
+//! The arguments of every command.
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+#[derive(Parser)]
+#[command(name = "pando", version, about = "Compile, run and predict models on machines built of IPUs")]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Compute a model's outputs on this computer
+    Run(RunArgs),
+    /// Compile a model for a system and predict time and memory
+    Profile(ProfileArgs),
+    /// Print the text of a model after a compiler pass
+    Compile(CompileArgs),
+    /// The machines that models are compiled for
+    #[command(subcommand)]
+    System(SystemCommand),
+}
+
+#[derive(Subcommand)]
+pub enum SystemCommand {
+    /// List the built-in systems
+    List {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a system: a built-in name or a TOML file
+    Show {
+        name: String,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check a machine file
+    Check {
+        file: String,
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Where a model and its inputs come from.
+#[derive(ClapArgs)]
+pub struct ModelArgs {
+    /// A .graph or .tile file
+    pub model: PathBuf,
+    /// Give a named dimension a size
+    #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
+    pub dims: Vec<(String, u64)>,
+}
+
+#[derive(ClapArgs)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// An input's values
+    #[arg(long = "input", value_name = "NAME=FILE.npy", value_parser = parse_input)]
+    pub inputs: Vec<(String, PathBuf)>,
+    /// Draw the inputs that no file is given for, from this seed
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub random: u64,
+    /// Write every output there as NAME.npy
+    #[arg(long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Threads to use; all cores by default
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub threads: Option<u64>,
+    /// How precisely f32 products are computed. The reference evaluator always computes as `highest`, which
+    /// satisfies every level
+    #[arg(long, value_enum, default_value_t = MatmulPrecision::Highest)]
+    pub matmul_precision: MatmulPrecision,
+    /// Run this often and report the median time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub iterations: u64,
+    /// Compute tile by tile as this system would, instead of with the reference evaluator
+    #[arg(long, value_name = "SYSTEM")]
+    pub system: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(ClapArgs)]
+pub struct CompileOptions {
+    /// A built-in system or a machine file
+    #[arg(long, value_name = "SYSTEM")]
+    pub system: String,
+    /// Number format of the model: unchanged if not given
+    #[arg(long, value_enum)]
+    pub precision: Option<Precision>,
+    /// Copies of the model that run side by side on their own data; as many as the system has chips by
+    /// default
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub replicas: Option<u64>,
+    /// Share of a tile's memory for one operation's temporary data
+    #[arg(long, value_name = "0..1", default_value_t = 0.6)]
+    pub available_memory_proportion: f64,
+    /// Items processed at once: the size of the dimension named N, B or batch
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub micro_batch: Option<u64>,
+}
+
+#[derive(ClapArgs)]
+pub struct ProfileArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub options: CompileOptions,
+    /// Profile training instead of inference
+    #[arg(long)]
+    pub train: bool,
+    /// Micro-batches per weight update, with --train
+    #[arg(long, value_name = "N", requires = "train")]
+    pub gradient_accumulation: Option<u64>,
+    /// Pipeline stages
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub stages: u64,
+    /// Also compute the values tile by tile and compare them with the reference evaluator
+    #[arg(long)]
+    pub exact: bool,
+    /// Write the whole report there
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(ClapArgs)]
+pub struct CompileArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub options: CompileOptions,
+    /// The pass whose result to print
+    #[arg(long, value_enum)]
+    pub stop_after: Pass,
+    /// Print one JSON object with the text in it
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Pass {
+    /// The model as read, dimensions bound
+    Graph,
+    /// Calls replaced by their bodies, precision set
+    Inline,
+    /// Layouts and methods
+    Plan,
+    /// The tile program
+    Tile,
+    /// The address of every variable
+    Place,
+    /// The tile program with one vertex and one message each
+    Expand,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MatmulPrecision {
+    Highest,
+    High,
+    Medium,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Precision {
+    /// f16 data and sums
+    F16,
+    F32,
+    /// f16 data, f32 sums
+    #[value(name = "f16.32")]
+    F16F32,
+}
+
+fn split_pair(text: &str) -> Result<(String, &str), String> {
+    let (name, value) = text.split_once('=').ok_or_else(|| format!("'{text}' has no '='"))?;
+    if name.is_empty() { Err("the name is empty".into()) } else { Ok((name.to_string(), value)) }
+}
+
+fn parse_dim(text: &str) -> Result<(String, u64), String> {
+    let (name, value) = split_pair(text)?;
+    let size = value.parse().map_err(|_| format!("'{value}' is not a size"))?;
+    Ok((name, size))
+}
+
+fn parse_input(text: &str) -> Result<(String, PathBuf), String> {
+    split_pair(text).map(|(name, value)| (name, PathBuf::from(value)))
+}

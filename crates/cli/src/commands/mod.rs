@@ -1,0 +1,6 @@
+//! One file per command.
+
+pub mod compile;
+pub mod profile;
+pub mod run;
+pub mod system;

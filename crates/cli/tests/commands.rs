@@ -1,0 +1,276 @@
+//! Goal: every command says what cli.md promises, for people and as JSON. Method: run the binary.
+
+mod common;
+
+use common::{json, pando, pando_with, scratch};
+use serde_json::Value;
+
+#[test]
+fn run_prints_outputs() {
+    let run = pando(&["run", "models/mlp-small.graph"]);
+    assert_eq!((run.status, run.stderr.as_str()), (0, ""));
+    assert!(run.stdout.contains("classes") && run.stdout.contains("f32[16,10]"), "{}", run.stdout);
+    let run = pando(&["run", "models/mlp-small.graph", "--json", "--iterations", "3", "--threads", "1"]);
+    let result = json(&run);
+    assert_eq!(result["threads"], 1);
+    let output = &result["outputs"][0];
+    assert_eq!((&output["name"], &output["dtype"]), (&Value::from("classes"), &Value::from("f32")));
+    assert_eq!(output["shape"], serde_json::json!([16, 10]));
+    // Rows of a softmax add up to 1, so ten classes average a tenth.
+    assert!((output["mean"].as_f64().unwrap() - 0.1).abs() < 1e-6);
+    for quantile in ["median", "p10", "p90"] {
+        assert!(result["latency_ms"][quantile].as_f64().unwrap() > 0.0);
+    }
+}
+
+/// The tile-by-tile values of a model are those of the evaluator, whatever the system.
+#[test]
+fn run_on_a_system_gives_the_same_outputs() {
+    let reference = json(&pando(&["run", "models/mlp-small.graph", "--json"]));
+    for system in ["tiny4", "mk2", "c2"] {
+        let tiles = json(&pando(&["run", "models/mlp-small.graph", "--json", "--system", system]));
+        for field in ["min", "max", "mean"] {
+            let (a, b) = (&tiles["outputs"][0][field], &reference["outputs"][0][field]);
+            assert!((a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < 1e-5, "{system} {field}: {a} {b}");
+        }
+    }
+}
+
+#[test]
+fn run_reads_and_writes_npy() {
+    let dir = scratch("npy");
+    let path = |name: &str| dir.join(name).display().to_string();
+    let model = path("double.graph");
+    std::fs::write(
+        &model,
+        "func @main(%x: f32[2,3]) -> f32[2,3] {\n  %y = add %x, %x : f32[2,3]\n  return %y\n}\n",
+    )
+    .unwrap();
+    // As numpy.save writes it.
+    let mut bytes = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+    let mut header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }".to_string();
+    header.push_str(&" ".repeat(117 - header.len()));
+    bytes.extend_from_slice(header.as_bytes());
+    bytes.push(b'\n');
+    for value in [1.0f32, 2.0, 3.0, 4.0, 5.0, -6.5] {
+        bytes.extend_from_slice(&value.to_le_bytes());
+    }
+    std::fs::write(path("x.npy"), &bytes).unwrap();
+    let input = format!("x={}", path("x.npy"));
+    let run = pando(&["run", &model, "--input", &input, "--output", &path("out"), "--json"]);
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    assert_eq!(json(&run)["outputs"][0]["min"], -13.0);
+    let written = std::fs::read(dir.join("out/y.npy")).unwrap();
+    let values: Vec<f32> =
+        written[written.len() - 24..].chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
+    assert_eq!(values, [2.0, 4.0, 6.0, 8.0, 10.0, -13.0]);
+    // What was written reads back as an input.
+    let again = pando(&["run", &model, "--input", &format!("x={}", path("out/y.npy")), "--json"]);
+    assert_eq!(json(&again)["outputs"][0]["max"], 20.0);
+}
+
+#[test]
+fn tile_programs_run_and_are_profiled() {
+    let run = pando(&["run", "tests/tile/matvec-10000x1000.tile", "--json"]);
+    assert_eq!(json(&run)["outputs"][0]["shape"], serde_json::json!([210, 48]));
+    let run = pando(&["profile", "tests/tile/matvec-10000x1000.tile", "--system", "mk2", "--json"]);
+    assert_eq!((run.status, json(&run)["fits"].clone()), (0, Value::Bool(true)));
+}
+
+#[test]
+fn profile_has_every_promised_field() {
+    let run = pando(&["profile", "models/mlp.graph", "--system", "m2000", "--json", "--precision", "f16"]);
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    let result = json(&run);
+    for field in [
+        "system",
+        "chips",
+        "fits",
+        "throughput_per_s",
+        "latency_ms",
+        "cycles_per_step",
+        "compile_s",
+        "flops",
+        "utilisation",
+        "energy_j_per_item",
+        "price_usd",
+    ] {
+        assert!(!result[field].is_null(), "{field} is missing");
+    }
+    for field in ["compute", "exchange", "sync", "links", "host"] {
+        assert!(result["breakdown"][field].is_u64(), "breakdown.{field}");
+    }
+    for field in ["tile_bytes", "max_used", "mean_used", "always_live", "code"] {
+        assert!(result["memory"][field].is_number(), "memory.{field}");
+    }
+    assert!(result["trust"].get("range").is_some() && result["trust"].get("error").is_some());
+    // Three products of 256×4096×4096, two operations a multiply–add, and the additions and maxima.
+    let flops = result["flops"].as_f64().unwrap();
+    assert!((flops / (3.0 * 2.0 * 256.0 * 4096.0 * 4096.0) - 1.0).abs() < 0.01, "{flops}");
+    let sum: u64 = result["breakdown"].as_object().unwrap().values().map(|v| v.as_u64().unwrap()).sum();
+    assert_eq!(sum, result["cycles_per_step"].as_u64().unwrap());
+}
+
+/// 64,000 replicas cost no more to predict than one, and the machine is 64,000 times as fast but for shared
+/// host links.
+#[test]
+fn pod64k_is_a_small_object() {
+    let one =
+        json(&pando(&["profile", "models/mlp.graph", "--system", "pod64k", "--replicas", "1", "--json"]));
+    let all = json(&pando(&["profile", "models/mlp.graph", "--system", "pod64k", "--json"]));
+    assert_eq!(all["replicas"], 64_000);
+    assert_eq!(one["breakdown"]["compute"], all["breakdown"]["compute"]);
+    let ratio = all["throughput_per_s"].as_f64().unwrap() / one["throughput_per_s"].as_f64().unwrap();
+    assert!((16_000.0..=64_000.0).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn not_fitting_is_an_answer() {
+    let dir = scratch("not-fitting");
+    let text = std::fs::read_to_string(common::root().join("models/mlp.graph")).unwrap();
+    let model = dir.join("big.graph");
+    std::fs::write(&model, text.replace("4096", "16384")).unwrap();
+    let model = model.display().to_string();
+    let run = pando_with(&["profile", &model, "--system", "mk2"], |command| {
+        command.current_dir(&dir);
+    });
+    assert_eq!(run.status, 1);
+    for part in
+        ["DOES NOT FIT", "tile ", "too much", "dot/", "x.at", "w1", "largest variables", "weights alone"]
+    {
+        assert!(run.stdout.contains(part), "{part}: {}", run.stdout);
+    }
+    assert!(dir.join("big.pando-report").exists(), "the report is written all the same");
+    let run = pando(&[
+        "profile",
+        &model,
+        "--system",
+        "mk2",
+        "--json",
+        "--report",
+        &dir.join("r").display().to_string(),
+    ]);
+    let result = json(&run);
+    assert_eq!((run.status, &result["fits"]), (1, &Value::Bool(false)));
+    assert_eq!(result["fit"]["largest"].as_array().unwrap().len(), 5);
+    assert!(result["fit"]["over_bytes"].as_u64().unwrap() > 0);
+    assert!(!result["fit"]["remedy"].as_str().unwrap().is_empty());
+    assert!(dir.join("r").exists());
+}
+
+#[test]
+fn compile_stops_after_each_pass() {
+    for (pass, part) in [
+        ("graph", "dot %x, %w"),
+        ("inline", "func @main"),
+        ("plan", "split inner="),
+        ("tile", "matmul{"),
+        ("place", "fixed memory"),
+        ("expand", "%y.t1"),
+    ] {
+        let run = pando(&["compile", "models/matmul.graph", "--system", "tiny4", "--stop-after", pass]);
+        assert_eq!(run.status, 0, "{pass}: {}", run.stderr);
+        assert!(run.stdout.contains(part), "{pass}: {}", run.stdout);
+    }
+    // What a pass prints is a model again.
+    let dir = scratch("passes");
+    let tile =
+        pando(&["compile", "models/mlp-small.graph", "--system", "tiny4", "--stop-after", "tile"]).stdout;
+    let file = dir.join("mlp.tile");
+    std::fs::write(&file, &tile).unwrap();
+    let printed =
+        pando(&["compile", &file.display().to_string(), "--system", "tiny4", "--stop-after", "tile"]).stdout;
+    assert_eq!(printed, tile);
+}
+
+#[test]
+fn systems_are_listed_shown_and_checked() {
+    let list = pando(&["system", "list"]).stdout;
+    for name in [
+        "c2",
+        "mk2",
+        "m2000",
+        "pod4",
+        "pod16",
+        "pod64",
+        "pod128",
+        "pod256",
+        "bow",
+        "bow2000",
+        "bow-pod16",
+        "bow-pod64",
+        "bow-pod128",
+        "bow-pod256",
+        "c600",
+        "pod64k",
+        "tiny4",
+    ] {
+        assert!(list.lines().any(|line| line.split_whitespace().next() == Some(name)), "{name}");
+        assert_eq!(pando(&["system", "show", name]).status, 0, "{name}");
+        assert!(json(&pando(&["system", "show", name, "--json"]))["chip"]["tiles"].as_u64().unwrap() > 0);
+    }
+    let run = pando(&["system", "check", "crates/machine/data/systems/m2000.toml"]);
+    assert_eq!(run.status, 0, "{}", run.stderr);
+}
+
+/// A user's own machine file works wherever a built-in name does.
+#[test]
+fn a_users_machine_works_everywhere() {
+    let dir = scratch("own-machine");
+    let text =
+        std::fs::read_to_string(common::root().join("crates/machine/data/systems/m2000.toml")).unwrap();
+    let file = dir.join("mine.toml");
+    std::fs::write(&file, text.replace("\"m2000\"", "\"mine\"")).unwrap();
+    let file = file.display().to_string();
+    let own = json(&pando(&["profile", "models/mlp-small.graph", "--system", &file, "--json"]));
+    let built_in = json(&pando(&["profile", "models/mlp-small.graph", "--system", "m2000", "--json"]));
+    assert_eq!(own["cycles_per_step"], built_in["cycles_per_step"]);
+    assert_eq!(own["system"], "mine");
+    assert_eq!(pando(&["run", "models/mlp-small.graph", "--system", &file]).status, 0);
+    assert_eq!(
+        pando(&["compile", "models/mlp-small.graph", "--system", &file, "--stop-after", "plan"]).status,
+        0
+    );
+}
+
+/// Everything but the time it took is byte for byte the same, whatever the number of threads.
+#[test]
+fn output_is_deterministic() {
+    let dir = scratch("deterministic");
+    let commands: [&[&str]; 4] = [
+        &["compile", "models/mlp.graph", "--system", "mk2", "--stop-after", "tile"],
+        &["compile", "models/mlp-small.graph", "--system", "tiny4", "--stop-after", "expand"],
+        &["profile", "models/mlp.graph", "--system", "pod64k"],
+        &["run", "models/mlp-small.graph", "--system", "mk2", "--output"],
+    ];
+    for arguments in commands {
+        let mut seen: Option<(String, Vec<Vec<u8>>)> = None;
+        for threads in ["1", "2", "2"] {
+            let out = dir.join(format!("out{threads}"));
+            let out_text = out.display().to_string();
+            let mut arguments = arguments.to_vec();
+            match arguments[0] {
+                "run" => arguments.push(&out_text),
+                "profile" => arguments.extend(["--report", &out_text]),
+                _ => {}
+            }
+            let run = pando_with(&arguments, |command| {
+                command.env("RAYON_NUM_THREADS", threads);
+            });
+            assert_eq!(run.status, 0, "{}", run.stderr);
+            let timed = |line: &&str| {
+                line.starts_with("latency ") && arguments[0] == "run" || line.starts_with("compiled in")
+            };
+            let text: Vec<&str> = run.stdout.lines().filter(|line| !timed(line)).collect();
+            let files = [out.clone(), out.join("classes.npy")];
+            let files = files.iter().filter_map(|path| std::fs::read(path).ok()).collect::<Vec<_>>();
+            let now = (text.join("\n"), files);
+            if let Some(before) = &seen {
+                assert!(*before == now, "{arguments:?} differs with {threads} threads");
+            }
+            seen = Some(now);
+            let _ = std::fs::remove_file(&out);
+            let _ = std::fs::remove_dir_all(&out);
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Sums and selections over a profile, one small file each. Pure functions; nothing is stored.
+
+mod by_kind;
+mod fullest;
+mod operations;
+mod over_time;
+
+pub use by_kind::{cycles_by_kind, cycles_by_step_kind};
+pub use fullest::{fullest_tiles, live_at};
+pub use operations::{costliest, operation_name, operations};
+pub use over_time::{MemoryPoint, memory_over_time};

@@ -1,0 +1,45 @@
+//! Steps grouped by the operation they came from.
+
+use crate::schema::{Operation, Step};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// The operation of a step's name: what stands before the first `/` that is not at its start.
+pub fn operation_name(step: &str) -> &str {
+    let after_start = step.char_indices().skip(1);
+    let slash = after_start.filter(|&(_, c)| c == '/').map(|(at, _)| at).next();
+    slash.map_or(step, |at| &step[..at])
+}
+
+/// All operations in order of first appearance.
+pub fn operations(steps: &[Step]) -> Vec<Operation> {
+    let mut index: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut out: Vec<Operation> = Vec::new();
+    for (at, step) in steps.iter().enumerate() {
+        let name = operation_name(&step.name);
+        let position = *index.entry(name).or_insert_with(|| {
+            out.push(Operation { name: name.into(), first_step: at as u32, ..Operation::default() });
+            out.len() - 1
+        });
+        add(&mut out[position], step);
+    }
+    out
+}
+
+fn add(operation: &mut Operation, step: &Step) {
+    let scaled = |value: u64| value.saturating_mul(step.times);
+    operation.steps += 1;
+    operation.cycles = operation.cycles.saturating_add(step.total_cycles());
+    operation.parts.add(&step.parts, step.times);
+    operation.flops = operation.flops.saturating_add(scaled(step.flops));
+    operation.sent_bytes = operation.sent_bytes.saturating_add(scaled(step.sent_bytes));
+    operation.tiles_used = operation.tiles_used.max(step.tiles_used);
+}
+
+/// The operations that take most cycles, most first; ties in order of appearance.
+pub fn costliest(operations: &[Operation], most: usize) -> Vec<&Operation> {
+    let mut sorted: Vec<&Operation> = operations.iter().collect();
+    sorted.sort_by_key(|operation| Reverse(operation.cycles));
+    sorted.truncate(most);
+    sorted
+}

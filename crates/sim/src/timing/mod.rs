@@ -1,0 +1,110 @@
+//! Time of every step of a program, from the definitions below, without touching values.
+//!
+//! - A compute set takes as long as its slowest tile; see [`compute`] for what a tile takes.
+//! - An exchange takes a barrier over the tiles (`sync.internal_cycles`) and the transfer
+//!   ([`pando_tile::traffic`]) if anything crosses tiles, and then its copies within tiles: all tiles
+//!   start together and nobody goes on before the slowest has finished (bulk-synchronous execution,
+//!   poplar.md section 2.6).
+//! - Adjacent steps from the host, or to it, are one transfer ([`host`]), as the vendor's compiler merges
+//!   adjacent stream copies (poplar.md section 2.6).
+//! - A loop multiplies. Nothing is charged for the branch back: a supervisor's few cycles.
+//!
+//! Replicas run side by side and only meet where they share a way to the host.
+
+mod compute;
+mod exchange;
+mod host;
+
+pub use host::host_cycles;
+
+use compute::time_compute;
+use exchange::ExchangeTimes;
+use pando_machine::Machine;
+use pando_profile::{Step as TimedStep, StepKind};
+use pando_tile::{ComputeSetId, Program, Step, VarId};
+use rustc_hash::FxHashMap;
+
+/// Times of a program's steps, loop bodies once. Memory fields of the steps are still zero.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Timeline {
+    pub steps: Vec<TimedStep>,
+    /// For each point of the program (see [`pando_tile::liveness::points`]) the index of its step.
+    pub step_of_point: Vec<u32>,
+}
+
+impl Timeline {
+    /// Cycles of one run.
+    pub fn cycles(&self) -> u64 {
+        self.steps.iter().fold(0, |sum, step| sum.saturating_add(step.total_cycles()))
+    }
+}
+
+/// Times a valid program. The cost follows the number of groups, of runs of tiles that they cover, and, for
+/// exchanges, of tiles; equal exchanges are timed once.
+pub fn time(program: &Program, machine: &Machine) -> Timeline {
+    let mut timer = Timer {
+        program,
+        machine,
+        computes: FxHashMap::default(),
+        exchanges: ExchangeTimes::default(),
+        timeline: Timeline::default(),
+    };
+    timer.walk(&program.body, 1);
+    timer.timeline
+}
+
+struct Timer<'a> {
+    program: &'a Program,
+    machine: &'a Machine,
+    computes: FxHashMap<ComputeSetId, TimedStep>,
+    exchanges: ExchangeTimes,
+    timeline: Timeline,
+}
+
+impl Timer<'_> {
+    fn walk(&mut self, steps: &[Step], times: u64) {
+        let mut rest = steps;
+        while let Some((step, after)) = rest.split_first() {
+            let vars = transfer(rest);
+            match step {
+                Step::Repeat { count, body } => self.walk(body, times.saturating_mul(*count)),
+                Step::Compute(id) => self.compute(*id, times),
+                Step::Exchange(id) => {
+                    let timed = self.exchanges.time(self.program, *id, &self.machine.chip);
+                    self.push(timed, times, 1);
+                }
+                Step::HostIn(_) => self.host(StepKind::HostIn, &vars, times),
+                Step::HostOut(_) => self.host(StepKind::HostOut, &vars, times),
+            }
+            rest = if vars.is_empty() { after } else { &rest[vars.len()..] };
+        }
+    }
+
+    fn compute(&mut self, id: ComputeSetId, times: u64) {
+        let (program, chip) = (self.program, &self.machine.chip);
+        let timed =
+            self.computes.entry(id).or_insert_with(|| time_compute(program, &program.compute_sets[id], chip));
+        let timed = timed.clone();
+        self.push(timed, times, 1);
+    }
+
+    fn host(&mut self, kind: StepKind, vars: &[VarId], times: u64) {
+        let timed = host::time_host(self.program, self.machine, kind, vars);
+        self.push(timed, times, vars.len());
+    }
+
+    fn push(&mut self, step: TimedStep, times: u64, points: usize) {
+        let index = self.timeline.steps.len() as u32;
+        self.timeline.step_of_point.extend(std::iter::repeat_n(index, points));
+        self.timeline.steps.push(TimedStep { times, ..step });
+    }
+}
+
+/// The variables of the host steps of one direction that the steps begin with.
+fn transfer(steps: &[Step]) -> Vec<VarId> {
+    let same = |step: &Step| match (step, &steps[0]) {
+        (Step::HostIn(var), Step::HostIn(_)) | (Step::HostOut(var), Step::HostOut(_)) => Some(*var),
+        _ => None,
+    };
+    steps.iter().map_while(same).collect()
+}

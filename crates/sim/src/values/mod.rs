@@ -1,0 +1,101 @@
+//! The values a program computes, tile by tile, as the machine would.
+//!
+//! In: a program, tensors for its inputs and extern constants. Out: the outputs that the host read. Vertices
+//! of a set see what was there before, copies of an exchange happen at once; tiles run in parallel and share
+//! nothing, so the thread count never changes a bit. Deliberately not here: time, and the kernels' values
+//! ([`pando_tile::Kernel::run`]).
+
+mod exchange;
+mod host;
+mod store;
+mod strided;
+mod vertex;
+mod window;
+
+pub use host::{Output, Outputs};
+
+use exchange::Planned;
+use pando_base::{Result, Tensor};
+use pando_tile::validate::validate;
+use pando_tile::{ComputeSetId, ExchangeId, Program, Step, VarId};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+use store::Tile;
+use vertex::Work;
+
+/// How values are computed.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Reading an element that was never written is an error; otherwise it is zero. For checking lowerings.
+    pub strict: bool,
+    /// Programs that need more bytes than this, by an estimate, are refused.
+    pub max_bytes: u64,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        RunOptions { strict: false, max_bytes: 8 << 30 }
+    }
+}
+
+/// Runs the body once. `inputs` gives the whole tensor of an input (whenever the host writes it) or of an
+/// extern constant; for a piece of an expanded program that is the tensor of the variable it is a piece of.
+///
+/// # Errors
+/// If the program is not valid, an input is missing or of another type, a vertex touches what its tile does
+/// not hold, an unwritten element is read (strict), or too much memory would be needed.
+pub fn run(
+    program: &Program,
+    inputs: impl Fn(VarId) -> Option<Tensor>,
+    options: &RunOptions,
+) -> Result<Outputs> {
+    validate(program)?;
+    store::check_size(program, options)?;
+    let mut runner = Runner {
+        program,
+        inputs: &inputs,
+        tiles: store::allocate(program, options.strict),
+        works: FxHashMap::default(),
+        plans: FxHashMap::default(),
+        outputs: Outputs::default(),
+    };
+    runner.load_constants()?;
+    runner.steps(&program.body)?;
+    Ok(runner.outputs)
+}
+
+struct Runner<'a> {
+    program: &'a Program,
+    inputs: &'a dyn Fn(VarId) -> Option<Tensor>,
+    /// One per tile of the program.
+    tiles: Vec<Tile>,
+    /// Who does what in a compute set or exchange, kept for loops.
+    works: FxHashMap<ComputeSetId, Arc<Work>>,
+    plans: FxHashMap<ExchangeId, Arc<Planned>>,
+    outputs: Outputs,
+}
+
+impl Runner<'_> {
+    fn steps(&mut self, steps: &[Step]) -> Result<()> {
+        steps.iter().try_for_each(|step| match step {
+            Step::Compute(id) => self.compute(*id),
+            Step::Exchange(id) => self.exchange(*id),
+            Step::HostIn(var) => self.host_in(*var),
+            Step::HostOut(var) => self.host_out(*var),
+            Step::Repeat { count, body } => (0..*count).try_for_each(|_| self.steps(body)),
+        })
+    }
+
+    fn compute(&mut self, id: ComputeSetId) -> Result<()> {
+        let set = &self.program.compute_sets[id];
+        let work = self.works.entry(id).or_insert_with(|| Arc::new(vertex::deal(self.program, set))).clone();
+        vertex::run_set(self.program, set, &work, &mut self.tiles)
+    }
+
+    fn exchange(&mut self, id: ExchangeId) -> Result<()> {
+        let exchange = &self.program.exchanges[id];
+        let plan =
+            self.plans.entry(id).or_insert_with(|| Arc::new(exchange::plan(self.program, exchange))).clone();
+        exchange::run_exchange(self.program, exchange, &plan, &mut self.tiles)
+    }
+}

@@ -1,0 +1,4 @@
+//! `.tile` text: parses or says why not; what parses prints to text that parses to the same.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| pando_tile::text::fuzz_parse(data));
