@@ -108,5 +108,7 @@ fn weights_remedy(program: &Program, available: u64) -> String {
         return "weights alone overfill the tile: halve them with --precision f16".into();
     }
     let chips = (whole - halvable / 2).div_ceil(room.max(1)).max(2);
-    format!("weights alone overfill the tile: divide the model into {chips} or more parts, one chip each, with --precision f16")
+    format!(
+        "weights alone overfill the tile: divide the model into {chips} or more parts, one chip each, with --precision f16"
+    )
 }

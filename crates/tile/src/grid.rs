@@ -83,10 +83,24 @@ impl Grid {
         u64::from(self.base) + self.axes.iter().map(reach).sum::<u64>() + 1
     }
 
-    /// All coordinates, the last axis fastest. For explicit forms and small grids.
+    /// All coordinates, the last axis fastest. For explicit forms and what cannot be said of classes.
     pub fn coordinates(&self) -> impl Iterator<Item = Coordinates> + use<> {
-        let extents: Shape = self.axes.iter().map(|axis| u64::from(axis.extent)).collect();
-        extents.indices().map(|index| index.iter().map(|&c| c as u32).collect())
+        let extents: Coordinates = self.axes.iter().map(|axis| axis.extent).collect();
+        let first: Coordinates = SmallVec::from_elem(0, extents.len());
+        let mut next = (!self.is_empty()).then_some(first);
+        std::iter::from_fn(move || {
+            let current = next.take()?;
+            let mut following = current.clone();
+            for axis in (0..extents.len()).rev() {
+                following[axis] += 1;
+                if following[axis] < extents[axis] {
+                    next = Some(following);
+                    break;
+                }
+                following[axis] = 0;
+            }
+            Some(current)
+        })
     }
 
     /// Whether distinct coordinates lie on distinct tiles. Sorting the axes by stride, each must step
@@ -105,18 +119,15 @@ impl Grid {
 
     /// The coordinates on a tile, for an injective grid.
     pub fn coordinates_of(&self, tile: u32) -> Option<Coordinates> {
-        let mut order: SmallVec<[usize; 4]> = (0..self.axes.len()).collect();
-        order.sort_by_key(|&axis| std::cmp::Reverse(self.axes[axis].stride));
-        let mut rest = tile.checked_sub(self.base)?;
-        let mut coordinates: Coordinates = SmallVec::from_elem(0, self.axes.len());
-        for axis in order {
-            let Axis { extent, stride } = self.axes[axis];
-            if extent > 1 {
-                coordinates[axis] = (rest / stride).min(extent - 1);
-                rest -= coordinates[axis] * stride;
-            }
-        }
-        (rest == 0).then_some(coordinates)
+        self.inverse().coordinates(tile)
+    }
+
+    /// For many tiles: [`Grid::coordinates_of`] with the axes put in order once.
+    pub fn inverse(&self) -> Inverse {
+        let mut axes: SmallVec<[(usize, Axis); 4]> =
+            self.axes.iter().copied().enumerate().filter(|(_, axis)| axis.extent > 1).collect();
+        axes.sort_by_key(|(_, axis)| std::cmp::Reverse(axis.stride));
+        Inverse { base: self.base, rank: self.axes.len(), axes }
     }
 
     /// Axes that none of the spans depends on: over them a region is repeated.
@@ -178,6 +189,26 @@ impl Grid {
         let offset =
             |index: &[u64]| index.iter().zip(&axes).map(|(&i, &(stride, _))| i as u32 * stride).sum::<u32>();
         outer.indices().map(|index| (first + offset(&index), length)).collect()
+    }
+}
+
+/// From tiles to the coordinates of an injective grid.
+pub struct Inverse {
+    base: u32,
+    rank: usize,
+    /// Axes with more than one coordinate, by falling stride.
+    axes: SmallVec<[(usize, Axis); 4]>,
+}
+
+impl Inverse {
+    pub fn coordinates(&self, tile: u32) -> Option<Coordinates> {
+        let mut rest = tile.checked_sub(self.base)?;
+        let mut coordinates: Coordinates = SmallVec::from_elem(0, self.rank);
+        for &(axis, Axis { extent, stride }) in &self.axes {
+            coordinates[axis] = (rest / stride).min(extent - 1);
+            rest -= coordinates[axis] * stride;
+        }
+        (rest == 0).then_some(coordinates)
     }
 }
 

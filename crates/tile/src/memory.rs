@@ -2,9 +2,9 @@
 //! piecewise constant over tiles ([`TileSums`]).
 
 use crate::liveness::{Liveness, points};
-use crate::program::{Program, Role, Step, Var, VarId};
+use crate::program::{ExchangeId, Program, Role, Step, Var, VarId};
 use crate::tile_sums::TileSums;
-use crate::traffic::port_use;
+use crate::traffic::{forms, port_use};
 use pando_base::Ranges;
 use pando_machine::Chip;
 use rustc_hash::FxHashMap;
@@ -57,22 +57,22 @@ pub fn fixed_memory(program: &Program, chip: &Chip) -> FixedMemory {
             memory.code.add(begin as u32, (end - begin) as u32, bytes as i64);
         }
     }
-    for exchange in program.exchanges.values() {
-        add_exchange_code(program, exchange, chip, &mut memory.exchange_code);
+    for form in forms(program) {
+        add_exchange_code(program, form[0], form.len() as u64, chip, &mut memory.exchange_code);
     }
     let stacks = WORKER_STACK_BYTES * u64::from(chip.workers) + SUPERVISOR_STACK_BYTES;
     memory.stacks.add(0, program.tiles, stacks as i64);
     memory
 }
 
-fn add_exchange_code(program: &Program, exchange: &crate::Exchange, chip: &Chip, code: &mut TileSums) {
-    let ports = port_use(program, exchange, chip.exchange.tiles_per_bus);
+/// Code of `count` exchanges that are like this one.
+fn add_exchange_code(program: &Program, id: ExchangeId, count: u64, chip: &Chip, code: &mut TileSums) {
+    let ports = port_use(program, &program.exchanges[id], chip.exchange.tiles_per_bus);
+    let bytes = chip.exchange.message_code_bytes.saturating_mul(count);
     let mut first = 0;
-    while first < ports.len() {
-        let messages = ports[first].messages;
-        let count = ports[first..].iter().take_while(|port| port.messages == messages).count();
-        code.add(first as u32, count as u32, (messages * chip.exchange.message_code_bytes) as i64);
-        first += count;
+    for run in ports.chunk_by(|a, b| a.messages == b.messages) {
+        code.add(first, run.len() as u32, run[0].messages.saturating_mul(bytes) as i64);
+        first += run.len() as u32;
     }
 }
 

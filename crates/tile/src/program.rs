@@ -111,7 +111,7 @@ pub struct Copy {
 }
 
 /// Which source element goes to which destination element.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CopyMap {
     /// The destination elements in `region` come from the source element whose index is, per source
     /// dimension, an affine function of one destination index, or fixed. Every destination dimension is
@@ -123,7 +123,7 @@ pub enum CopyMap {
 }
 
 /// The index into one source dimension.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SrcIndex {
     /// `step · (destination index along dim) + offset`.
     Dst {

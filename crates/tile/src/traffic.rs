@@ -5,9 +5,12 @@
 //! counts factor over dimensions, so no pair of tiles is looked at: the cost is the number of blocks on
 //! both sides, not their product. The explicit [`messages`] define the same numbers.
 
+use crate::grid::{Grid, Inverse};
 use crate::message::{messages, preimage_interval};
-use crate::program::{Copy, CopyMap, Exchange, Program, SrcIndex, Var};
+use crate::program::{Copy, CopyMap, Exchange, ExchangeId, Layout, Program, SrcIndex, Var, VarId};
+use pando_base::{DType, Shape};
 use pando_machine::Chip;
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 /// Use of one tile's exchange port during one exchange.
@@ -53,6 +56,35 @@ pub fn port_use(program: &Program, exchange: &Exchange, tiles_per_bus: u32) -> V
         }
     }
     ports
+}
+
+/// Exchanges that move the same elements between the same tiles, whatever the variables, in order of their
+/// first. Programs repeat exchanges (a layer after another), so analyses look at one of each.
+pub fn forms(program: &Program) -> Vec<Vec<ExchangeId>> {
+    let mut positions: FxHashMap<Form, usize> = FxHashMap::default();
+    let mut forms: Vec<Vec<ExchangeId>> = Vec::new();
+    for (id, exchange) in program.exchanges.iter() {
+        let position = *positions.entry(form(program, exchange)).or_insert(forms.len());
+        if position == forms.len() {
+            forms.push(Vec::new());
+        }
+        forms[position].push(id);
+    }
+    forms
+}
+
+/// Per copy what decides its traffic: the map, and where source and destinations lie.
+type Form<'a> = Vec<(&'a CopyMap, SmallVec<[(&'a Layout, &'a Shape, DType); 2]>)>;
+
+fn form<'a>(program: &'a Program, exchange: &'a Exchange) -> Form<'a> {
+    let place = |id: &VarId| {
+        let var = &program.vars[*id];
+        (&var.home, &var.shape, var.dtype)
+    };
+    let copies = exchange.copies.iter();
+    copies
+        .map(|copy| (&copy.map, std::iter::once(&copy.src).chain(&copy.dsts).map(place).collect()))
+        .collect()
 }
 
 /// Cycles of an exchange: the busiest port decides.
@@ -140,6 +172,12 @@ struct AffineCopy<'a> {
     dst_copy_axes: SmallVec<[usize; 4]>,
     dst_copies: u64,
     src_copy_axes: SmallVec<[usize; 4]>,
+    src_inverse: Inverse,
+    dst_inverse: Inverse,
+    /// Whether any tile is on both sides.
+    tiles_meet: bool,
+    /// Whether neighbouring tiles may want the same block.
+    may_pair: bool,
 }
 
 /// One source dimension: per coordinate of its axis, what it can give and to how many.
@@ -170,15 +208,21 @@ impl<'a> AffineCopy<'a> {
             .collect();
         let src_dims =
             dims.iter().enumerate().map(|(dim, index)| SrcDim::new(src, dim, *index, &wanted)).collect();
+        let dst_copy_axes = dst.home.copy_axes();
+        let may_pair = dst_copy_axes.iter().any(|&axis| dst.home.grid.axes[axis].stride == 1);
         AffineCopy {
+            may_pair,
             src,
             dst,
             element_bytes: src.dtype.size_bytes(),
             wanted,
             src_dims,
-            dst_copy_axes: dst.home.copy_axes(),
+            dst_copy_axes,
             dst_copies: dst.home.copies(),
             src_copy_axes: src.home.copy_axes(),
+            src_inverse: src.home.grid.inverse(),
+            dst_inverse: dst.home.grid.inverse(),
+            tiles_meet: meet(&src.home.grid, &dst.home.grid),
         }
     }
 
@@ -190,7 +234,8 @@ impl<'a> AffineCopy<'a> {
                 continue;
             }
             let own = self.owned_by(tile, &coordinates);
-            let pair = neighbour(tile, tiles_per_bus).filter(|&other| self.holds_same(other, &coordinates));
+            let neighbour = neighbour(tile, tiles_per_bus).filter(|_| self.may_pair);
+            let pair = neighbour.filter(|&other| self.holds_same(other, &coordinates));
             let from_pair = pair.map_or(0, |other| self.owned_by(other, &coordinates));
             let remote = volume - own;
             let port = &mut ports[tile as usize];
@@ -222,7 +267,7 @@ impl<'a> AffineCopy<'a> {
             }
             // With several copies of each wanted block, one of them is on another tile, so everything
             // is sent; with one copy, what the tile wants of itself is not.
-            let own = match self.dst.home.grid.coordinates_of(tile) {
+            let own = match self.dst_inverse.coordinates(tile) {
                 Some(wanting) if self.dst_copies == 1 => self.owned_by(tile, &wanting),
                 _ => 0,
             };
@@ -242,7 +287,10 @@ impl<'a> AffineCopy<'a> {
 
     /// Elements wanted at the destination coordinates that `tile` owns.
     fn owned_by(&self, tile: u32, wanting: &[u32]) -> u64 {
-        let Some(owning) = self.src.home.grid.coordinates_of(tile) else { return 0 };
+        if !self.tiles_meet {
+            return 0;
+        }
+        let Some(owning) = self.src_inverse.coordinates(tile) else { return 0 };
         if self.src_copy_axes.iter().any(|&axis| owning[axis] != 0) {
             return 0;
         }
@@ -258,7 +306,7 @@ impl<'a> AffineCopy<'a> {
 
     /// Whether a tile wants the same block as the tile at the coordinates.
     fn holds_same(&self, tile: u32, coordinates: &[u32]) -> bool {
-        let Some(other) = self.dst.home.grid.coordinates_of(tile) else { return false };
+        let Some(other) = self.dst_inverse.coordinates(tile) else { return false };
         (0..coordinates.len())
             .all(|axis| other[axis] == coordinates[axis] || self.dst_copy_axes.contains(&axis))
     }
@@ -321,6 +369,11 @@ impl SrcDim {
         }
         SrcDim { dst_dim: Some(dst_dim), owned, elements, receivers, senders }
     }
+}
+
+/// Whether the ranges of tiles of two grids have one in common.
+fn meet(a: &Grid, b: &Grid) -> bool {
+    u64::from(a.base) < b.end_tile() && u64::from(b.base) < a.end_tile()
 }
 
 fn overlap(a: (u64, u64), b: (u64, u64)) -> u64 {

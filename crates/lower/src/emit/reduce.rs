@@ -88,7 +88,7 @@ impl Emitter<'_> {
         let gathered = self.gathered(current, dtype, &shape, &layout.grid, &region);
         let kernel = Kernel::Reduce { func, axes: axes.iter().map(|&axis| axis as u8).collect() };
         let out = self.result(node);
-        let label = format!("{}/reduce", self.label(node));
+        let label = format!("{}:reduce", self.label(node));
         self.compute(&label, kernel, &layout.grid, vec![(gathered, region), (out, layout.region.clone())]);
     }
 
@@ -136,7 +136,7 @@ impl Emitter<'_> {
         let out =
             self.temp(&name, dtype, out_shape, &Layout { grid: grid.clone(), region: out_region.clone() });
         let kernel = Kernel::Reduce { func, axes: axes.iter().map(|&axis| axis as u8).collect() };
-        let label = format!("{}/reduce", self.label(node));
+        let label = format!("{}:reduce", self.label(node));
         self.compute(&label, kernel, &grid, vec![(gathered, in_region), (out, out_region)]);
         out
     }

@@ -4,11 +4,10 @@ use crate::schema::{Operation, Step};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// The operation of a step's name: what stands before the first `/` that is not at its start.
+/// The operation of a step's name: what stands before the first `:`, which separates a stage of the
+/// operation (`dot/h1:reduce` is a stage of `dot/h1`).
 pub fn operation_name(step: &str) -> &str {
-    let after_start = step.char_indices().skip(1);
-    let slash = after_start.filter(|&(_, c)| c == '/').map(|(at, _)| at).next();
-    slash.map_or(step, |at| &step[..at])
+    step.split_once(':').map_or(step, |(operation, _)| operation)
 }
 
 /// All operations in order of first appearance.

@@ -77,7 +77,7 @@ pub struct Step {
 }
 
 /// Steps of one operation with their repetitions. A step belongs to the operation that stands before the
-/// first `/` of its name (a `/` at the very start does not count).
+/// first `:` of its name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Operation {
     pub name: String,

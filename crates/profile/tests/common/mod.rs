@@ -25,7 +25,7 @@ pub fn profile() -> Profile {
             received_bytes: 8192,
             live_bytes_peak: 900,
             live_peak_tile: 2,
-            ..Step::new("layer/spread", StepKind::Exchange, 1)
+            ..Step::new("layer:spread", StepKind::Exchange, 1)
         },
         Step {
             cycles: 1000,
@@ -37,7 +37,7 @@ pub fn profile() -> Profile {
             flops: 4000,
             live_bytes_peak: 1000,
             live_peak_tile: 2,
-            ..Step::new("layer/multiply", StepKind::Compute, 2)
+            ..Step::new("layer:multiply", StepKind::Compute, 2)
         },
     ];
     Profile {

@@ -1,57 +1,19 @@
-//! Time of exchanges. Programs repeat the same exchange many times (a layer per iteration), so equal ones
-//! (same layouts, types and maps, whatever the variables) are computed once.
+//! Time of exchanges, once for each form.
 
-use pando_machine::Chip;
+use pando_base::SideTable;
+use pando_machine::{Chip, Machine};
 use pando_profile::{Cycles, Step, StepKind};
-use pando_tile::traffic::{PortUse, port_use, ports_cost};
+use pando_tile::traffic::{PortUse, forms, port_use, ports_cost};
 use pando_tile::{Exchange, ExchangeId, Program};
-use rustc_hash::{FxHashMap, FxHasher};
-use std::hash::{Hash, Hasher};
 
-/// Times of the exchanges seen so far, with one of those that have them, by a hash of their form.
-#[derive(Default)]
-pub struct ExchangeTimes {
-    by_form: FxHashMap<u64, Vec<(ExchangeId, Step)>>,
-}
-
-impl ExchangeTimes {
-    pub fn time(&mut self, program: &Program, id: ExchangeId, chip: &Chip) -> Step {
-        let exchange = &program.exchanges[id];
-        let known = self.by_form.entry(form_hash(program, exchange)).or_default();
-        let position =
-            known.iter().position(|(other, _)| alike(program, exchange, &program.exchanges[*other]));
-        let position = position.unwrap_or_else(|| {
-            known.push((id, time_exchange(program, exchange, chip)));
-            known.len() - 1
-        });
-        Step { name: exchange.name.clone(), ..known[position].1.clone() }
+/// The step of every exchange, without its name.
+pub fn exchange_times(program: &Program, machine: &Machine) -> SideTable<ExchangeId, Option<Step>> {
+    let mut times = SideTable::default();
+    for form in forms(program) {
+        let step = time_exchange(program, &program.exchanges[form[0]], &machine.chip);
+        form.into_iter().for_each(|id| times[id] = Some(step.clone()));
     }
-}
-
-fn form_hash(program: &Program, exchange: &Exchange) -> u64 {
-    let mut hasher = FxHasher::default();
-    for copy in &exchange.copies {
-        for &var in std::iter::once(&copy.src).chain(&copy.dsts) {
-            let var = &program.vars[var];
-            (&var.home, &var.shape, var.dtype).hash(&mut hasher);
-        }
-    }
-    hasher.finish()
-}
-
-/// Whether two exchanges move the same elements between the same tiles.
-fn alike(program: &Program, a: &Exchange, b: &Exchange) -> bool {
-    let same_var = |a, b| {
-        let (a, b) = (&program.vars[a], &program.vars[b]);
-        a.home == b.home && a.shape == b.shape && a.dtype == b.dtype
-    };
-    a.copies.len() == b.copies.len()
-        && a.copies.iter().zip(&b.copies).all(|(a, b)| {
-            a.map == b.map
-                && a.dsts.len() == b.dsts.len()
-                && same_var(a.src, b.src)
-                && a.dsts.iter().zip(&b.dsts).all(|(&a, &b)| same_var(a, b))
-        })
+    times
 }
 
 fn time_exchange(program: &Program, exchange: &Exchange, chip: &Chip) -> Step {

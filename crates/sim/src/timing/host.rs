@@ -30,8 +30,8 @@ pub(super) fn time_host(program: &Program, machine: &Machine, kind: StepKind, va
     let direction = if kind == StepKind::HostIn { "host in" } else { "host out" };
     let first = &program.vars[vars[0]].name;
     let name = match vars.len() {
-        1 => format!("{direction}/%{first}"),
-        n => format!("{direction}/%{first} and {} more", n - 1),
+        1 => format!("{direction} %{first}"),
+        n => format!("{direction} %{first} and {} more", n - 1),
     };
     Step {
         cycles,

@@ -18,10 +18,11 @@ mod host;
 pub use host::host_cycles;
 
 use compute::time_compute;
-use exchange::ExchangeTimes;
+use exchange::exchange_times;
+use pando_base::SideTable;
 use pando_machine::Machine;
 use pando_profile::{Step as TimedStep, StepKind};
-use pando_tile::{ComputeSetId, Program, Step, VarId};
+use pando_tile::{ComputeSetId, ExchangeId, Program, Step, VarId};
 use rustc_hash::FxHashMap;
 
 /// Times of a program's steps, loop bodies once. Memory fields of the steps are still zero.
@@ -46,7 +47,7 @@ pub fn time(program: &Program, machine: &Machine) -> Timeline {
         program,
         machine,
         computes: FxHashMap::default(),
-        exchanges: ExchangeTimes::default(),
+        exchanges: exchange_times(program, machine),
         timeline: Timeline::default(),
     };
     timer.walk(&program.body, 1);
@@ -57,7 +58,7 @@ struct Timer<'a> {
     program: &'a Program,
     machine: &'a Machine,
     computes: FxHashMap<ComputeSetId, TimedStep>,
-    exchanges: ExchangeTimes,
+    exchanges: SideTable<ExchangeId, Option<TimedStep>>,
     timeline: Timeline,
 }
 
@@ -70,8 +71,9 @@ impl Timer<'_> {
                 Step::Repeat { count, body } => self.walk(body, times.saturating_mul(*count)),
                 Step::Compute(id) => self.compute(*id, times),
                 Step::Exchange(id) => {
-                    let timed = self.exchanges.time(self.program, *id, &self.machine.chip);
-                    self.push(timed, times, 1);
+                    let timed = self.exchanges[*id].clone().expect("every exchange is timed");
+                    let name = self.program.exchanges[*id].name.clone();
+                    self.push(TimedStep { name, ..timed }, times, 1);
                 }
                 Step::HostIn(_) => self.host(StepKind::HostIn, &vars, times),
                 Step::HostOut(_) => self.host(StepKind::HostOut, &vars, times),
