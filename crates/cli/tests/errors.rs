@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Run, pando, scratch};
+use common::{Run, json, pando, scratch};
 use std::fs;
 
 fn expect(run: &Run, status: i32, parts: &[&str]) {
@@ -142,10 +142,12 @@ fn what_cannot_be_done_yet_is_said() {
 #[test]
 fn named_dimensions() {
     let model = "tests/ops/program_names.graph";
-    let run = pando(&["profile", model, "--system", "mk2", "--dim", "N=8", "--json"]);
-    assert_eq!(run.status, 0, "{}", run.stderr);
-    let run = pando(&["profile", model, "--system", "mk2", "--micro-batch", "8", "--json"]);
-    assert_eq!(run.status, 0, "{}", run.stderr);
+    let cycles = |option: &str, value: &str| {
+        let run = pando(&["profile", model, "--system", "mk2", option, value, "--json"]);
+        assert_eq!(run.status, 0, "{}", run.stderr);
+        json(&run)["cycles_per_step"].clone()
+    };
+    assert_eq!(cycles("--dim", "N=8"), cycles("--micro-batch", "8"));
     expect(&pando(&["run", model, "--dim", "Q=8"]), 1, &["Q"]);
 }
 

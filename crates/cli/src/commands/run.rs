@@ -19,11 +19,13 @@ struct Port {
     shape: Shape,
 }
 
+type Compute<'a> = dyn Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'a;
+
 /// Something that maps inputs to outputs.
 struct Job<'a> {
     inputs: Vec<Port>,
     output_names: Vec<String>,
-    run: Box<dyn Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'a>,
+    run: Box<Compute<'a>>,
 }
 
 pub fn run(args: &RunArgs) -> Result<()> {

@@ -153,7 +153,11 @@ impl Problem<'_> {
         ];
         let chip = &self.machine.chip;
         let mut cost = Cost {
-            lhs_exchange_cycles: receive_cycles(self.machine, input_bytes, parts[OUTPUT_CHANNELS] % 2 == 0),
+            lhs_exchange_cycles: receive_cycles(
+                self.machine,
+                input_bytes,
+                parts[OUTPUT_CHANNELS].is_multiple_of(2),
+            ),
             rhs_exchange_cycles: if stays { 0 } else { receive_cycles(self.machine, weight_bytes, false) },
             compute_cycles: vertex_cycles(kernel.cycles(&operands, chip), chip.workers),
             overhead_cycles: superstep_cycles(self.machine),

@@ -234,7 +234,7 @@ impl Problem<'_> {
         let chip = &self.machine.chip;
         let rhs_stays = self.rhs_is_free && parts[ROWS] == 1;
         let mut cost = Cost {
-            lhs_exchange_cycles: receive_cycles(self.machine, lhs_bytes, parts[COLUMNS] % 2 == 0),
+            lhs_exchange_cycles: receive_cycles(self.machine, lhs_bytes, parts[COLUMNS].is_multiple_of(2)),
             rhs_exchange_cycles: if rhs_stays { 0 } else { receive_cycles(self.machine, rhs_bytes, false) },
             compute_cycles: product_cycles(chip, [inner, batch, rows, columns], self),
             overhead_cycles: superstep_cycles(self.machine),
