@@ -119,15 +119,18 @@ impl Grid {
 
     /// The coordinates on a tile, for an injective grid.
     pub fn coordinates_of(&self, tile: u32) -> Option<Coordinates> {
-        self.inverse().coordinates(tile)
-    }
-
-    /// For many tiles: [`Grid::coordinates_of`] with the axes put in order once.
-    pub fn inverse(&self) -> Inverse {
-        let mut axes: SmallVec<[(usize, Axis); 4]> =
-            self.axes.iter().copied().enumerate().filter(|(_, axis)| axis.extent > 1).collect();
-        axes.sort_by_key(|(_, axis)| std::cmp::Reverse(axis.stride));
-        Inverse { base: self.base, rank: self.axes.len(), axes }
+        let mut order: SmallVec<[usize; 4]> = (0..self.axes.len()).collect();
+        order.sort_by_key(|&axis| std::cmp::Reverse(self.axes[axis].stride));
+        let mut rest = tile.checked_sub(self.base)?;
+        let mut coordinates: Coordinates = SmallVec::from_elem(0, self.axes.len());
+        for axis in order {
+            let Axis { extent, stride } = self.axes[axis];
+            if extent > 1 {
+                coordinates[axis] = (rest / stride).min(extent - 1);
+                rest -= coordinates[axis] * stride;
+            }
+        }
+        (rest == 0).then_some(coordinates)
     }
 
     /// Axes that none of the spans depends on: over them a region is repeated.
@@ -189,26 +192,6 @@ impl Grid {
         let offset =
             |index: &[u64]| index.iter().zip(&axes).map(|(&i, &(stride, _))| i as u32 * stride).sum::<u32>();
         outer.indices().map(|index| (first + offset(&index), length)).collect()
-    }
-}
-
-/// From tiles to the coordinates of an injective grid.
-pub struct Inverse {
-    base: u32,
-    rank: usize,
-    /// Axes with more than one coordinate, by falling stride.
-    axes: SmallVec<[(usize, Axis); 4]>,
-}
-
-impl Inverse {
-    pub fn coordinates(&self, tile: u32) -> Option<Coordinates> {
-        let mut rest = tile.checked_sub(self.base)?;
-        let mut coordinates: Coordinates = SmallVec::from_elem(0, self.rank);
-        for &(axis, Axis { extent, stride }) in &self.axes {
-            coordinates[axis] = (rest / stride).min(extent - 1);
-            rest -= coordinates[axis] * stride;
-        }
-        (rest == 0).then_some(coordinates)
     }
 }
 

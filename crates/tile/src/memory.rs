@@ -16,7 +16,7 @@ pub struct FixedMemory {
     pub code: TileSums,
     /// Pointers and sizes of the tile's vertices.
     pub vertex_state: TileSums,
-    /// Send and receive instructions of the tile's exchanges.
+    /// Send and receive instructions of the exchanges that the tile takes part in.
     pub exchange_code: TileSums,
     /// Stacks of the workers and the supervisor.
     pub stacks: TileSums,
@@ -65,13 +65,17 @@ pub fn fixed_memory(program: &Program, chip: &Chip) -> FixedMemory {
     memory
 }
 
-/// Code of `count` exchanges that are like this one.
+/// Code of `count` exchanges that are like this one. It has one address on all tiles that take part, as
+/// variables do, so it takes the room of the longest on each of them.
 fn add_exchange_code(program: &Program, id: ExchangeId, count: u64, chip: &Chip, code: &mut TileSums) {
     let ports = port_use(program, &program.exchanges[id], chip.exchange.tiles_per_bus);
-    let bytes = chip.exchange.message_code_bytes.saturating_mul(count);
+    let most = ports.iter().map(|port| port.messages).max().unwrap_or(0);
+    let bytes = most.saturating_mul(chip.exchange.message_code_bytes).saturating_mul(count);
     let mut first = 0;
-    for run in ports.chunk_by(|a, b| a.messages == b.messages) {
-        code.add(first, run.len() as u32, run[0].messages.saturating_mul(bytes) as i64);
+    for run in ports.chunk_by(|a, b| (a.messages > 0) == (b.messages > 0)) {
+        if run[0].messages > 0 {
+            code.add(first, run.len() as u32, bytes as i64);
+        }
         first += run.len() as u32;
     }
 }

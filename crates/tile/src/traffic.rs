@@ -5,9 +5,9 @@
 //! counts factor over dimensions, so no pair of tiles is looked at: the cost is the number of blocks on
 //! both sides, not their product. The explicit [`messages`] define the same numbers.
 
-use crate::grid::{Grid, Inverse};
 use crate::message::{messages, preimage_interval};
 use crate::program::{Copy, CopyMap, Exchange, ExchangeId, Layout, Program, SrcIndex, Var, VarId};
+use crate::span::Span;
 use pando_base::{DType, Shape};
 use pando_machine::Chip;
 use rustc_hash::FxHashMap;
@@ -161,23 +161,50 @@ fn neighbour(tile: u32, tiles_per_bus: u32) -> Option<u32> {
 }
 
 /// A grouped affine copy with its intervals per dimension, all in destination indices.
-struct AffineCopy<'a> {
-    src: &'a Var,
-    dst: &'a Var,
+struct AffineCopy {
     element_bytes: u64,
     /// Per destination dimension: what each coordinate of its axis wants.
     wanted: SmallVec<[Vec<(u64, u64)>; 4]>,
     src_dims: SmallVec<[SrcDim; 4]>,
-    /// Axes along which the destination is repeated, and how often in all.
-    dst_copy_axes: SmallVec<[usize; 4]>,
+    /// Tiles that own (copy 0 of the source) and tiles that want.
+    owners: Holdings,
+    wanters: Holdings,
     dst_copies: u64,
-    src_copy_axes: SmallVec<[usize; 4]>,
-    src_inverse: Inverse,
-    dst_inverse: Inverse,
-    /// Whether any tile is on both sides.
-    tiles_meet: bool,
-    /// Whether neighbouring tiles may want the same block.
-    may_pair: bool,
+}
+
+/// For every tile, the position of its block among the intervals of each dimension. A table, because
+/// every tile is asked about several times and inverting a grid takes divisions.
+struct Holdings {
+    dims: usize,
+    holds: Vec<bool>,
+    positions: Vec<u32>,
+}
+
+impl Holdings {
+    fn new(tiles: u32, var: &Var, copies_too: bool) -> Self {
+        let dims = var.shape.len();
+        let axes: SmallVec<[Option<usize>; 4]> = var.home.region.iter().map(Span::axis).collect();
+        let mut grid = var.home.grid.clone();
+        if !copies_too {
+            var.home.copy_axes().into_iter().for_each(|axis| grid.axes[axis].extent = 1);
+        }
+        let mut holds = vec![false; tiles as usize];
+        let mut positions = vec![0; tiles as usize * dims];
+        for coordinates in grid.coordinates() {
+            let tile = grid.tile(&coordinates) as usize;
+            holds[tile] = true;
+            for (position, axis) in positions[tile * dims..][..dims].iter_mut().zip(&axes) {
+                *position = axis.map_or(0, |axis| coordinates[axis]);
+            }
+        }
+        Holdings { dims, holds, positions }
+    }
+
+    /// The positions of the tile's block, if it has one.
+    fn at(&self, tile: u32) -> Option<&[u32]> {
+        let tile = tile as usize;
+        self.holds.get(tile)?.then(|| &self.positions[tile * self.dims..][..self.dims])
+    }
 }
 
 /// One source dimension: per coordinate of its axis, what it can give and to how many.
@@ -194,8 +221,8 @@ struct SrcDim {
     senders: Vec<u64>,
 }
 
-impl<'a> AffineCopy<'a> {
-    fn new(program: &'a Program, copy: &Copy, dims: &[SrcIndex], region: &[(u64, u64)]) -> Self {
+impl AffineCopy {
+    fn new(program: &Program, copy: &Copy, dims: &[SrcIndex], region: &[(u64, u64)]) -> Self {
         let (src, dst) = (&program.vars[copy.src], &program.vars[copy.dsts[0]]);
         let wanted: SmallVec<[Vec<(u64, u64)>; 4]> = (0..dst.shape.len())
             .map(|dim| {
@@ -208,114 +235,87 @@ impl<'a> AffineCopy<'a> {
             .collect();
         let src_dims =
             dims.iter().enumerate().map(|(dim, index)| SrcDim::new(src, dim, *index, &wanted)).collect();
-        let dst_copy_axes = dst.home.copy_axes();
-        let may_pair = dst_copy_axes.iter().any(|&axis| dst.home.grid.axes[axis].stride == 1);
         AffineCopy {
-            may_pair,
-            src,
-            dst,
             element_bytes: src.dtype.size_bytes(),
             wanted,
             src_dims,
-            dst_copy_axes,
+            owners: Holdings::new(program.tiles, src, false),
+            wanters: Holdings::new(program.tiles, dst, true),
             dst_copies: dst.home.copies(),
-            src_copy_axes: src.home.copy_axes(),
-            src_inverse: src.home.grid.inverse(),
-            dst_inverse: dst.home.grid.inverse(),
-            tiles_meet: meet(&src.home.grid, &dst.home.grid),
         }
     }
 
     fn add_received(&self, ports: &mut [PortUse], tiles_per_bus: u32) {
-        for coordinates in self.dst.home.grid.coordinates() {
-            let tile = self.dst.home.grid.tile(&coordinates);
-            let volume = self.product(&self.wanted, &coordinates);
+        for (tile, port) in (0..).zip(ports) {
+            let Some(wanting) = self.wanters.at(tile) else { continue };
+            let volume = self.wanted_elements(wanting);
             if volume == 0 {
                 continue;
             }
-            let own = self.owned_by(tile, &coordinates);
-            let neighbour = neighbour(tile, tiles_per_bus).filter(|_| self.may_pair);
-            let pair = neighbour.filter(|&other| self.holds_same(other, &coordinates));
-            let from_pair = pair.map_or(0, |other| self.owned_by(other, &coordinates));
+            let own = self.owned_by(tile, wanting);
             let remote = volume - own;
-            let port = &mut ports[tile as usize];
             port.local_bytes += own * self.element_bytes;
-            match pair {
-                Some(_) => {
+            // What the neighbour owns itself does not come to both at once.
+            match neighbour(tile, tiles_per_bus).filter(|&other| self.wanters.at(other) == Some(wanting)) {
+                Some(other) if self.dst_copies > 1 => {
+                    let from_pair = self.owned_by(other, wanting);
                     port.paired_bytes += (remote - from_pair) * self.element_bytes;
                     port.received_bytes += from_pair * self.element_bytes;
                 }
-                None => port.received_bytes += remote * self.element_bytes,
+                _ => port.received_bytes += remote * self.element_bytes,
             }
-            port.messages += self.senders(&coordinates) - u64::from(own > 0);
+            port.messages += self.senders(wanting) - u64::from(own > 0);
         }
     }
 
     fn add_sent(&self, ports: &mut [PortUse]) {
-        for coordinates in self.src.home.grid.coordinates() {
-            if self.src_copy_axes.iter().any(|&axis| coordinates[axis] != 0) {
-                continue;
-            }
-            let tile = self.src.home.grid.tile(&coordinates);
-            let at = |dim: usize| coordinate(self.src, dim, &coordinates);
-            let elements: u64 =
-                self.src_dims.iter().enumerate().map(|(dim, d)| d.elements[at(dim)]).product();
-            let receivers: u64 =
-                self.src_dims.iter().enumerate().map(|(dim, d)| d.receivers[at(dim)]).product();
+        for (tile, port) in (0..).zip(ports) {
+            let Some(owning) = self.owners.at(tile) else { continue };
+            let at = |field: fn(&SrcDim) -> &Vec<u64>| -> u64 {
+                self.src_dims.iter().zip(owning).map(|(dim, &at)| field(dim)[at as usize]).product()
+            };
+            let elements = at(|dim| &dim.elements);
             if elements == 0 {
                 continue;
             }
             // With several copies of each wanted block, one of them is on another tile, so everything
             // is sent; with one copy, what the tile wants of itself is not.
-            let own = match self.dst_inverse.coordinates(tile) {
-                Some(wanting) if self.dst_copies == 1 => self.owned_by(tile, &wanting),
+            let own = match self.wanters.at(tile) {
+                Some(wanting) if self.dst_copies == 1 => self.owned_by(tile, wanting),
                 _ => 0,
             };
-            ports[tile as usize].sent_bytes += (elements - own) * self.element_bytes;
-            ports[tile as usize].messages += receivers - u64::from(own > 0);
+            port.sent_bytes += (elements - own) * self.element_bytes;
+            port.messages += at(|dim| &dim.receivers) - u64::from(own > 0);
         }
     }
 
-    /// Elements wanted at the destination coordinates.
-    fn product(&self, intervals: &[Vec<(u64, u64)>], coordinates: &[u32]) -> u64 {
-        let lengths = intervals.iter().enumerate().map(|(dim, list)| {
-            let (begin, end) = list[coordinate(self.dst, dim, coordinates)];
+    /// Elements wanted by the tile whose block is at the positions.
+    fn wanted_elements(&self, wanting: &[u32]) -> u64 {
+        let lengths = self.wanted.iter().zip(wanting).map(|(intervals, &at)| {
+            let (begin, end) = intervals[at as usize];
             end - begin
         });
         lengths.product()
     }
 
-    /// Elements wanted at the destination coordinates that `tile` owns.
+    /// Of the elements wanted at the positions, those that `tile` owns.
     fn owned_by(&self, tile: u32, wanting: &[u32]) -> u64 {
-        if !self.tiles_meet {
-            return 0;
-        }
-        let Some(owning) = self.src_inverse.coordinates(tile) else { return 0 };
-        if self.src_copy_axes.iter().any(|&axis| owning[axis] != 0) {
-            return 0;
-        }
-        let overlaps = self.src_dims.iter().enumerate().map(|(dim, src_dim)| {
-            let owned = src_dim.owned[coordinate(self.src, dim, &owning)];
+        let Some(owning) = self.owners.at(tile) else { return 0 };
+        let overlaps = self.src_dims.iter().zip(owning).map(|(src_dim, &at)| {
+            let owned = src_dim.owned[at as usize];
             match src_dim.dst_dim {
                 None => owned.1 - owned.0,
-                Some(d) => overlap(owned, self.wanted[d][coordinate(self.dst, d, wanting)]),
+                Some(dim) => overlap(owned, self.wanted[dim][wanting[dim] as usize]),
             }
         });
         overlaps.product()
     }
 
-    /// Whether a tile wants the same block as the tile at the coordinates.
-    fn holds_same(&self, tile: u32, coordinates: &[u32]) -> bool {
-        let Some(other) = self.dst_inverse.coordinates(tile) else { return false };
-        (0..coordinates.len())
-            .all(|axis| other[axis] == coordinates[axis] || self.dst_copy_axes.contains(&axis))
-    }
-
-    /// Number of tiles that own something wanted at the destination coordinates.
+    /// Number of tiles that own something wanted at the positions.
     fn senders(&self, wanting: &[u32]) -> u64 {
         let counts = self.src_dims.iter().map(|src_dim| match src_dim.dst_dim {
             None => src_dim.owned.iter().map(|&(begin, end)| end - begin).sum(),
-            Some(d) => src_dim.senders[coordinate(self.dst, d, wanting)],
+            Some(dim) => src_dim.senders[wanting[dim] as usize],
         });
         counts.product()
     }
@@ -371,11 +371,6 @@ impl SrcDim {
     }
 }
 
-/// Whether the ranges of tiles of two grids have one in common.
-fn meet(a: &Grid, b: &Grid) -> bool {
-    u64::from(a.base) < b.end_tile() && u64::from(b.base) < a.end_tile()
-}
-
 fn overlap(a: (u64, u64), b: (u64, u64)) -> u64 {
     a.1.min(b.1).saturating_sub(a.0.max(b.0))
 }
@@ -391,9 +386,4 @@ fn intervals(var: &Var, dim: usize) -> Vec<(u64, u64)> {
             span.bounds(&var.home.grid, &at, var.shape[dim])
         })
         .collect()
-}
-
-/// The position in [`intervals`] of the coordinates.
-fn coordinate(var: &Var, dim: usize, coordinates: &[u32]) -> usize {
-    var.home.region[dim].axis().map_or(0, |axis| coordinates[axis] as usize)
 }
