@@ -103,6 +103,25 @@ impl Grid {
         })
     }
 
+    /// Calls with every tile and its coordinates, in the order of [`Grid::coordinates`], without making a
+    /// list for each.
+    pub fn for_each_tile(&self, mut visit: impl FnMut(u32, &[u32])) {
+        let mut coordinates: Coordinates = SmallVec::from_elem(0, self.axes.len());
+        let mut tile = self.base;
+        for _ in 0..self.len() {
+            visit(tile, &coordinates);
+            for (coordinate, axis) in coordinates.iter_mut().zip(&self.axes).rev() {
+                *coordinate += 1;
+                tile += axis.stride;
+                if *coordinate < axis.extent {
+                    break;
+                }
+                tile -= axis.extent * axis.stride;
+                *coordinate = 0;
+            }
+        }
+    }
+
     /// Whether distinct coordinates lie on distinct tiles. Sorting the axes by stride, each must step
     /// over everything the smaller ones reach; sufficient, and what all balanced layouts satisfy.
     pub fn is_injective(&self) -> bool {

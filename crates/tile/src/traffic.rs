@@ -190,13 +190,13 @@ impl Holdings {
         }
         let mut holds = vec![false; tiles as usize];
         let mut positions = vec![0; tiles as usize * dims];
-        for coordinates in grid.coordinates() {
-            let tile = grid.tile(&coordinates) as usize;
+        grid.for_each_tile(|tile, coordinates| {
+            let tile = tile as usize;
             holds[tile] = true;
             for (position, axis) in positions[tile * dims..][..dims].iter_mut().zip(&axes) {
                 *position = axis.map_or(0, |axis| coordinates[axis]);
             }
-        }
+        });
         Holdings { dims, holds, positions }
     }
 
