@@ -143,7 +143,7 @@ fn scan_number(text: &str) -> Result<(TokenKind, usize), String> {
     } else {
         literal.parse().map(TokenKind::Int).ok()
     };
-    kind.map(|kind| (kind, length)).ok_or_else(|| format!("'{literal}' is not a number"))
+    kind.map(|kind| (kind, length)).ok_or_else(|| format!("{} is not a number", cut(&format!("'{literal}'"))))
 }
 
 /// A parser's position in a token list. Every error names the place of the token that surprised.
@@ -344,8 +344,21 @@ impl Cursor {
     }
 }
 
-/// A token as a person would name it in an error.
+/// A token as a person would name it in an error; long ones cut.
 pub fn describe(kind: &TokenKind) -> String {
+    cut(&describe_whole(kind))
+}
+
+/// At most some sixty characters of a text that a stranger wrote.
+pub fn cut(text: &str) -> String {
+    const LONGEST: usize = 60;
+    match text.char_indices().nth(LONGEST) {
+        Some((at, _)) => format!("{}…'", &text[..at]),
+        None => text.to_string(),
+    }
+}
+
+fn describe_whole(kind: &TokenKind) -> String {
     match kind {
         TokenKind::Ident(word) => format!("'{word}'"),
         TokenKind::Name(sigil, name) => format!("'{sigil}{name}'"),

@@ -47,7 +47,7 @@ pub enum SystemCommand {
 /// Where a model and its inputs come from.
 #[derive(ClapArgs)]
 pub struct ModelArgs {
-    /// A .graph or .tile file
+    /// A .onnx, .graph or .tile file
     pub model: PathBuf,
     /// Give a named dimension a size
     #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
@@ -70,14 +70,16 @@ pub struct RunArgs {
     /// Threads to use; all cores by default
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub threads: Option<u64>,
-    /// How precisely f32 products are computed. The reference evaluator always computes as `highest`, which
-    /// satisfies every level
+    /// How precisely f32 products are computed, at least
     #[arg(long, value_enum, default_value_t = MatmulPrecision::Highest)]
     pub matmul_precision: MatmulPrecision,
     /// Run this often and report the median time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub iterations: u64,
-    /// Compute tile by tile as this system would, instead of with the reference evaluator
+    /// Compute with the reference evaluator: slow, and the judge of everything else
+    #[arg(long)]
+    pub reference: bool,
+    /// Compute tile by tile as this system would
     #[arg(long, value_name = "SYSTEM")]
     pub system: Option<String>,
     /// Print one JSON object
@@ -98,7 +100,7 @@ pub struct CompileOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub replicas: Option<u64>,
     /// Share of a tile's memory for one operation's temporary data
-    #[arg(long, value_name = "0..1", default_value_t = 0.6)]
+    #[arg(long, value_name = "0..1", default_value_t = 0.6, value_parser = parse_proportion)]
     pub available_memory_proportion: f64,
     /// Items processed at once: the size of the dimension named N, B or batch
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -181,6 +183,11 @@ pub enum Precision {
 fn split_pair(text: &str) -> Result<(String, &str), String> {
     let (name, value) = text.split_once('=').ok_or_else(|| format!("'{text}' has no '='"))?;
     if name.is_empty() { Err("the name is empty".into()) } else { Ok((name.to_string(), value)) }
+}
+
+fn parse_proportion(text: &str) -> Result<f64, String> {
+    let proportion: f64 = text.parse().map_err(|_| format!("'{text}' is not a number"))?;
+    if (0.0..=1.0).contains(&proportion) { Ok(proportion) } else { Err("it is between 0 and 1".into()) }
 }
 
 fn parse_dim(text: &str) -> Result<(String, u64), String> {

@@ -3,36 +3,82 @@
 use crate::args::{CompileOptions, ModelArgs, Precision};
 use crate::output::read_text;
 use pando_base::{DType, Error, Result, Shape, Tensor};
-use pando_graph::{Module, bind_dims, random};
+use pando_graph::{Module, ValueId, bind_dims, random};
 use pando_lower::with_precision;
+use pando_onnx::OutputValue;
 use pando_tile::Program;
 use std::path::Path;
 
 /// A model file, by its ending.
 pub enum Model {
-    Graph(Module),
+    Graph(GraphModel),
     Tile(Program),
+}
+
+/// A module with the names that its users know.
+pub struct GraphModel {
+    pub module: Module,
+    /// Of the parameters of `main`.
+    pub inputs: Vec<String>,
+    /// Of outputs that are tensors, with their position among the results of `main`.
+    pub outputs: Vec<(String, usize)>,
 }
 
 pub fn load(args: &ModelArgs) -> Result<Model> {
     let path = &args.model;
     let name = path.display().to_string();
+    let known = path.exists() || name.starts_with("zoo:");
+    if !known {
+        return Err(Error::in_file(&name, "there is no such file"));
+    }
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("graph") => load_graph(path, &name, &args.dims).map(Model::Graph),
+        Some("onnx") => load_onnx(path, &args.dims).map(Model::Graph),
         Some("tile") if !args.dims.is_empty() => {
             Err(Error::in_file(&name, "a tile program has no named dimensions; leave out --dim"))
         }
         Some("tile") => pando_tile::parse(&read_text(path)?, &name).map(Model::Tile),
         _ if name.starts_with("zoo:") => {
-            Err(Error::new(format!("{name}: there are no built-in models yet; give a .graph file")))
+            Err(Error::new(format!("{name}: there are no built-in models yet; give a model file")))
         }
-        _ => Err(Error::in_file(&name, "is not a model file: its name must end in .graph or .tile")),
+        _ => Err(Error::in_file(&name, "is not a model file: its name must end in .graph, .onnx or .tile")),
     }
 }
 
-fn load_graph(path: &Path, name: &str, dims: &[(String, u64)]) -> Result<Module> {
-    let module = pando_graph::parse(&read_text(path)?, name)?;
-    if dims.is_empty() { Ok(module) } else { bind_dims(&module, dims).map_err(|error| error.with_file(name)) }
+fn load_graph(path: &Path, name: &str, dims: &[(String, u64)]) -> Result<GraphModel> {
+    let mut module = pando_graph::parse(&read_text(path)?, name)?;
+    if !dims.is_empty() {
+        module = bind_dims(&module, dims).map_err(|error| error.with_file(name))?;
+    }
+    let main = module.main().ok_or_else(|| no_main().with_file(name))?;
+    let func = &module.funcs[main];
+    let named = |value: ValueId, position: usize, kind: &str| {
+        let name = &func.values[value].name;
+        if name.is_empty() { format!("{kind}{position}") } else { name.clone() }
+    };
+    let inputs = func.params.iter().enumerate().map(|(at, &value)| named(value, at, "input")).collect();
+    let outputs =
+        func.results.iter().enumerate().map(|(at, &value)| (named(value, at, "output"), at)).collect();
+    Ok(GraphModel { inputs, outputs, module })
+}
+
+fn load_onnx(path: &Path, dims: &[(String, u64)]) -> Result<GraphModel> {
+    let options = pando_onnx::Options { dims: dims.to_vec(), ..pando_onnx::Options::default() };
+    let imported = pando_onnx::load_with(path, &options)?;
+    let outputs = imported.outputs.into_iter().filter_map(|output| match output.value {
+        OutputValue::Result(position, _) => Some((output.name, position)),
+        // Texts, lists and absent outputs are no tensors to print.
+        _ => None,
+    });
+    Ok(GraphModel {
+        outputs: outputs.collect(),
+        inputs: imported.inputs.into_iter().map(|input| input.name).collect(),
+        module: imported.module,
+    })
+}
+
+fn no_main() -> Error {
+    Error::new("the module has no function named 'main'")
 }
 
 /// The module as the compile options want it: batch bound, precision set.
@@ -66,7 +112,7 @@ fn bind_batch(module: &Module, batch: u64) -> Result<Module> {
 
 /// The parameter types of `main`.
 pub fn main_types(module: &Module) -> Result<Vec<&pando_graph::TensorType>> {
-    let main = module.main().ok_or_else(|| Error::new("the module has no function named 'main'"))?;
+    let main = module.main().ok_or_else(no_main)?;
     Ok(module.funcs[main].param_types())
 }
 
@@ -79,19 +125,26 @@ pub fn precision(precision: Option<Precision>) -> pando_lower::Precision {
     }
 }
 
+/// Larger tensors are neither drawn nor put together.
+pub const LARGEST_TENSOR_BYTES: u64 = 4 << 30;
+
 /// Inputs drawn from a seed: floats normally distributed, integers below 100, bools even.
 pub fn draw(dtype: DType, shape: &Shape, seed: u64) -> Result<Tensor> {
-    const LIMIT_BYTES: u64 = 16 << 30;
     let bytes = shape.checked_num_elements().and_then(|n| n.checked_mul(dtype.size_bytes()));
-    if bytes.is_none_or(|bytes| bytes > LIMIT_BYTES) {
-        return Err(Error::new(format!("an input {dtype}{shape} is larger than 16 GiB")));
+    if bytes.is_none_or(|bytes| bytes > LARGEST_TENSOR_BYTES) {
+        return Err(Error::new(format!(
+            "an input {dtype}{shape} is larger than 4 GiB; nothing draws that many numbers"
+        )));
     }
-    let count = shape.num_elements();
-    if dtype.is_float() {
-        let values: Vec<f64> = (0..count).map(|index| random::normal(seed, index)).collect();
-        return Ok(Tensor::from_f64(dtype, shape.clone(), &values));
-    }
+    let mut tensor = Tensor::zeros(dtype, shape.clone());
     let below = if dtype == DType::Bool { 2 } else { 100 };
-    let values: Vec<i128> = (0..count).map(|index| i128::from(random::bits(seed, index) % below)).collect();
-    Ok(Tensor::from_ints(dtype, shape.clone(), &values))
+    let size = dtype.size_bytes() as usize;
+    for (index, bytes) in (0..).zip(tensor.bytes_mut().chunks_exact_mut(size)) {
+        if dtype.is_float() {
+            dtype.write_f64(random::normal(seed, index), bytes);
+        } else {
+            dtype.write_int(i128::from(random::bits(seed, index) % below), bytes);
+        }
+    }
+    Ok(tensor)
 }

@@ -2,8 +2,8 @@
 //! that NumPy lacks (bf16, f8) are written as f32, and f64 is read as f32. Our own reader: the sizes in a
 //! header are a stranger's, and the library we tried overflows on them.
 
-use crate::output::write_file;
 use pando_base::{DType, Error, Result, Shape, Tensor};
+use pando_profile::write_bytes;
 use std::path::Path;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
@@ -111,7 +111,7 @@ pub fn write(path: &Path, tensor: &Tensor) -> Result<()> {
         .then(|| Tensor::from_f64(DType::F32, tensor.shape().clone(), &tensor.to_f64()));
     let mut bytes = header(descr, tensor.shape());
     bytes.extend_from_slice(widened.as_ref().unwrap_or(tensor).bytes());
-    write_file(path, &bytes)
+    write_bytes(path, &bytes)
 }
 
 /// The version 1.0 header: magic, version, length and a Python dictionary, padded so that data start at a

@@ -25,9 +25,11 @@ pub fn error(error: &Error) {
     let _ = writeln!(std::io::stderr(), "pando: {error}");
 }
 
-/// A remark on stderr.
+/// A remark on stderr, for a person who looks at it.
 pub fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    if std::io::stderr().is_terminal() {
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
 }
 
 /// Whether standard output is a terminal that wants colours.
@@ -40,20 +42,12 @@ pub fn read_text(path: &Path) -> Result<String> {
     let name = path.display().to_string();
     let bytes =
         std::fs::read(path).map_err(|error| Error::in_file(&name, format!("cannot be read: {error}")))?;
-    String::from_utf8(bytes).map_err(|error| {
+    // Some editors put a byte order mark first.
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").map(<[u8]>::to_vec).unwrap_or(bytes);
+    String::from_utf8(text).map_err(|error| {
         Error::in_file(
             &name,
             format!("is not a text file: byte {} is not UTF-8", error.utf8_error().valid_up_to()),
         )
-    })
-}
-
-/// Writes a file whole or not at all.
-pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
-    let temporary = path.with_extension(format!("tmp{}", std::process::id()));
-    let result = std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path));
-    result.map_err(|error| {
-        let _ = std::fs::remove_file(&temporary);
-        Error::in_file(path.display().to_string(), format!("cannot be written: {error}"))
     })
 }

@@ -27,3 +27,15 @@ pub fn kernel_refuses(operation: &str, reason: &str) -> Error {
         "{op} (%{value}) cannot be lowered to tiles: {reason}. `pando run` computes the model without a system"
     ))
 }
+
+pub fn too_many_elements(func: &str, value: &str) -> Error {
+    Error::new(format!(
+        "{func}: {value} has more than 2^40 elements, more than any machine holds; use smaller sizes"
+    ))
+}
+
+pub fn too_many_nodes(func: &str, most: usize) -> Error {
+    Error::new(format!(
+        "@{func}: with every call replaced by its body the model has more than {most} operations"
+    ))
+}

@@ -9,7 +9,14 @@ use pando_tile::{Program, Role, Step, VarId};
 /// How many variables the report names.
 const NAMED: usize = 5;
 
-pub fn fit(program: &Program, machine: &Machine, placed: &Placed) -> Fit {
+/// Who made a program decides what its author can change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Model,
+    HandWritten,
+}
+
+pub fn fit(program: &Program, machine: &Machine, placed: &Placed, origin: Origin) -> Fit {
     let available = machine.chip.sram.bytes_per_tile;
     let (used, tile, point) = worst(program, placed);
     let largest = largest_vars(program, &placed.live, tile, point, NAMED);
@@ -25,7 +32,11 @@ pub fn fit(program: &Program, machine: &Machine, placed: &Placed) -> Fit {
             .iter()
             .map(|&(var, bytes)| VarUse { name: program.vars[var].name.clone(), bytes })
             .collect(),
-        remedy: if over == 0 { String::new() } else { remedy(program, placed, tile, &largest, available) },
+        remedy: match origin {
+            _ if over == 0 => String::new(),
+            Origin::Model => remedy(program, placed, tile, &largest, available),
+            Origin::HandWritten => hand_written_remedy(program, &largest),
+        },
     }
 }
 
@@ -78,20 +89,37 @@ fn step_name(program: &Program, step: &Step) -> String {
 
 /// One remedy, by what takes most of the tile.
 fn remedy(program: &Program, placed: &Placed, tile: u32, largest: &[(VarId, u64)], available: u64) -> String {
-    let constants: u64 = program
-        .vars
+    let bytes_of = |constant: bool| -> u64 {
+        let vars = program.vars.values().filter(|var| matches!(var.role, Role::Constant(_)) == constant);
+        vars.filter_map(|var| Some(var.tile_bytes(&var.home.grid.coordinates_of(tile)?))).sum()
+    };
+    let (weights, code) = (bytes_of(true), placed.base_bytes);
+    let temporaries: u64 = largest
         .iter()
-        .filter(|(_, var)| matches!(var.role, Role::Constant(_)))
-        .filter_map(|(_, var)| Some(var.tile_bytes(&var.home.grid.coordinates_of(tile)?)))
+        .filter(|&&(var, _)| !matches!(program.vars[var].role, Role::Constant(_)))
+        .map(|&(_, bytes)| bytes)
         .sum();
-    if constants + placed.base_bytes > available {
+    if code > weights.max(temporaries) {
+        return "code, most of it for exchanges, overfills the tile: divide the model into parts, one chip each".into();
+    }
+    if weights > temporaries {
         return weights_remedy(program, available);
     }
-    let exchanged = largest.first().is_some_and(|&(var, _)| program.vars[var].name.contains(".at"));
-    if exchanged {
-        return "copies of operands dominate: lower --available-memory-proportion so that operations are split further".into();
+    let copies = largest.first().is_some_and(|&(var, _)| program.vars[var].name.contains(".at"));
+    if copies {
+        return "copies of operands dominate: lower --available-memory-proportion so that operations are split further"
+            .into();
     }
     "activations dominate: lower --micro-batch".into()
+}
+
+fn hand_written_remedy(program: &Program, largest: &[(VarId, u64)]) -> String {
+    match largest.first() {
+        Some(&(var, _)) => {
+            format!("spread %{} over more tiles, or let it live shorter", program.vars[var].name)
+        }
+        None => "code overfills the tile: use fewer messages and kernels".into(),
+    }
 }
 
 /// Weights that overfill a chip: half precision if that halves them to fit, otherwise more chips.

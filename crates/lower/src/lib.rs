@@ -7,13 +7,15 @@
 mod emit;
 pub mod errors;
 mod fit;
+mod flops;
 mod layouts;
 mod place;
 mod plan;
 mod prepare;
 
 pub use emit::{Emitted, emit};
-pub use fit::fit;
+pub use fit::{Origin, fit};
+pub use flops::model_flops;
 pub use layouts::{balanced, flat, normalize};
 pub use place::{Placed, place};
 pub use plan::{Plan, plan, print_plan};
@@ -61,7 +63,7 @@ pub fn compile(module: &Module, machine: &Machine, options: &Options) -> Result<
     let emitted = emit(&module, &plan, machine, options);
     check_kernels(&emitted.program)?;
     let placed = place(&emitted.program, machine);
-    let fit = fit(&emitted.program, machine, &placed);
+    let fit = fit(&emitted.program, machine, &placed, Origin::Model);
     Ok(Compiled { module, plan, emitted, placed, fit })
 }
 

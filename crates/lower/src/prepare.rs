@@ -5,6 +5,9 @@ use crate::errors;
 use pando_base::{DType, Result, SideTable};
 use pando_graph::{Conv, Dot, Func, FuncId, Module, Node, Op, ValueDef, ValueId};
 
+/// Calls that call in turn multiply; beyond this a model is refused.
+const MOST_NODES: usize = 1_000_000;
+
 /// A module whose only function is `main`, without calls: callees' nodes stand in their place. Names of
 /// inlined values get the callee's name before them.
 pub fn inline_calls(module: &Module) -> Result<Module> {
@@ -17,7 +20,7 @@ pub fn inline_calls(module: &Module) -> Result<Module> {
         .iter()
         .map(|&p| target.push_param(&source.values[p].name, source.ty(p).clone()))
         .collect();
-    target.results = inline_into(module, main, &args, "", &mut target);
+    target.results = inline_into(module, main, &args, "", &mut target)?;
     out.funcs.push(target);
     Ok(out)
 }
@@ -29,13 +32,16 @@ fn inline_into(
     args: &[ValueId],
     prefix: &str,
     target: &mut Func,
-) -> Vec<ValueId> {
+) -> Result<Vec<ValueId>> {
     let source = &module.funcs[func];
     let mut map: SideTable<ValueId, Option<ValueId>> = SideTable::default();
     for (&param, &arg) in source.params.iter().zip(args) {
         map[param] = Some(arg);
     }
     for (id, node) in source.nodes.iter() {
+        if target.nodes.len() > MOST_NODES {
+            return Err(errors::too_many_nodes(&source.name, MOST_NODES));
+        }
         let operands: Vec<ValueId> =
             node.operands.iter().map(|&v| map[v].expect("operands come first")).collect();
         let results = match node.op {
@@ -43,7 +49,7 @@ fn inline_into(
                 let name = &source.values[node.results[0]].name;
                 let label = if name.is_empty() { module.funcs[callee].name.clone() } else { name.clone() };
                 let unique = format!("{prefix}{label}.{id}.");
-                inline_into(module, callee, &operands, &unique, target)
+                inline_into(module, callee, &operands, &unique, target)?
             }
             _ => copy_node(source, node, operands, prefix, target),
         };
@@ -51,7 +57,7 @@ fn inline_into(
             map[old] = Some(new);
         }
     }
-    source.results.iter().map(|&v| map[v].expect("results are values of the function")).collect()
+    Ok(source.results.iter().map(|&v| map[v].expect("results are values of the function")).collect())
 }
 
 fn copy_node(
@@ -121,11 +127,17 @@ pub fn with_precision(module: &Module, precision: Precision) -> Module {
     out
 }
 
+/// Tile programs hold no larger variables (rule T1).
+const LARGEST_TENSOR: u64 = 1 << 40;
+
 /// Fails with the list of all operations that have no lowering, and checks that sizes are numbers.
 pub fn supported(module: &Module) -> Result<()> {
     let func = &module.funcs[module.main().ok_or_else(errors::no_main)?];
     for (id, value) in func.values.iter() {
         let shape = value.ty.require_shape().map_err(|e| e.context(format!("@{}", func.name)))?;
+        if shape.num_elements() > LARGEST_TENSOR {
+            return Err(errors::too_many_elements(&format!("@{}", func.name), &value_name(func, id)));
+        }
         if shape.num_elements() == 0 {
             return Err(errors::no_elements(&format!("@{}", func.name), &value_name(func, id)));
         }

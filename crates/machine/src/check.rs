@@ -123,7 +123,7 @@ fn matrix_rate_problem(rate: &MatrixRate) -> Checked {
 
 fn exchange_problem(exchange: &Exchange) -> Checked {
     count("bytes_per_cycle", exchange.bytes_per_cycle, 1, STEP_MAX)?;
-    count("tiles_per_bus", exchange.tiles_per_bus.into(), 1, TILES_MAX)?;
+    count("tiles_per_bus", exchange.tiles_per_bus.into(), 1, 2)?;
     count("setup_cycles", exchange.setup_cycles, 0, STEP_MAX)?;
     count("message_code_bytes", exchange.message_code_bytes, 0, STEP_MAX)
 }

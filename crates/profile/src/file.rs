@@ -24,13 +24,24 @@ const WINDOW_LOG_MAX: u32 = 27;
 /// Speed over size: level 3 shrinks this kind of text some fifteen times.
 const LEVEL: i32 = 3;
 
-/// Writes the profile beside `path` and then renames it, so that no reader sees half a file. The same
-/// profile gives the same bytes.
+/// Writes the profile as [`write_bytes`] does. The same profile gives the same bytes.
 pub fn write(profile: &Profile, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
-    let bytes = encode(profile, path)?;
-    let temporary = temporary_beside(path)?;
-    let written = store(&temporary, &bytes).and_then(|()| std::fs::rename(&temporary, path));
+    write_bytes(path, &encode(profile, path)?)
+}
+
+/// Writes a file beside `path` and then renames it, so that no reader sees half a file. A link is followed;
+/// what is no regular file (a pipe, a device) is written to, not replaced.
+pub fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
+    let target = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let special = std::fs::metadata(&target).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir());
+    if special {
+        let mut file =
+            File::options().write(true).open(&target).map_err(|e| errors::not_written(path, &e))?;
+        return file.write_all(bytes).map_err(|error| errors::not_written(path, &error));
+    }
+    let temporary = temporary_beside(&target)?;
+    let written = store(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, &target));
     written.map_err(|error| {
         // What is left of a failed attempt is of no use to anyone.
         let _ = std::fs::remove_file(&temporary);

@@ -11,7 +11,7 @@ pub mod reduce;
 pub mod render;
 pub mod schema;
 
-pub use file::{MAX_JSON_BYTES, read, write};
+pub use file::{MAX_JSON_BYTES, read, write, write_bytes};
 pub use render::{Style, table};
 pub use schema::{
     Cycles, FORMAT_VERSION, Fit, Memory, MemoryByCategory, Operation, Profile, Step, StepKind, SystemInfo,

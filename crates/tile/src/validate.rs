@@ -9,7 +9,8 @@
 //!      once (at copy 0), inputs and outputs without copies.
 //! (T6) Copies: types agree, regions in bounds, each destination dimension used once; flat copies only
 //!      between layouts whose blocks are contiguous; multicast only between single tiles.
-//! (T7) Loop counts and the number of replicas are positive; nesting is bounded by the parser.
+//! (T7) Loop counts and the number of replicas are positive; nested loops run at most 2^32 times in all;
+//!      nesting is bounded by the parser.
 
 use crate::block::Block;
 use crate::grid::Grid;
@@ -73,7 +74,7 @@ pub fn validate(program: &Program) -> Result<(), Problem> {
             check_copy(program, copy).map_err(at(Place::Copy(id, index)))?;
         }
     }
-    check_steps(program, &program.body).map_err(at(Place::Program))
+    check_steps(program, &program.body, 1).map_err(at(Place::Program))
 }
 
 fn require(holds: bool, message: impl FnOnce() -> String) -> Check {
@@ -296,11 +297,14 @@ fn check_affine(src: &Var, dst: &Var, region: &Block, dims: &[SrcIndex]) -> Chec
     })
 }
 
-fn check_steps(program: &Program, steps: &[Step]) -> Check {
+/// `times`: how often the steps run.
+fn check_steps(program: &Program, steps: &[Step], times: u64) -> Check {
     steps.iter().try_for_each(|step| match step {
         Step::Repeat { count, body } => {
             require(*count > 0, || "(T7) a loop runs at least once".into())?;
-            check_steps(program, body)
+            let times = times.saturating_mul(*count);
+            require(times <= 1 << 32, || "(T7) nested loops run at most 2^32 times in all".into())?;
+            check_steps(program, body, times)
         }
         Step::HostIn(var) => require(matches!(program.vars[*var].role, Role::Input), || {
             format!("(T5) host.in needs an input; %{} is none", program.vars[*var].name)

@@ -1,6 +1,7 @@
 //! `pando compile --stop-after PASS`: the text of either IR.
 
 use crate::args::{CompileArgs, CompileOptions, Pass};
+use crate::commands::profile::refuse_unsound;
 use crate::model::{Model, load, prepared};
 use crate::output::{print, print_json};
 use pando_base::{Error, Result};
@@ -14,7 +15,7 @@ use std::fmt::Write;
 pub fn compile(args: &CompileArgs) -> Result<()> {
     let machine = pando_machine::load(&args.options.system)?;
     let text = match load(&args.model)? {
-        Model::Graph(module) => graph_text(&prepared(&module, &args.options)?, &machine, args),
+        Model::Graph(model) => graph_text(&prepared(&model.module, &args.options)?, &machine, args),
         Model::Tile(program) => tile_text(&program, &machine, args.stop_after),
     }
     .map_err(|error| error.with_file(&args.model.model.display().to_string()))?;
@@ -28,22 +29,25 @@ pub fn compile(args: &CompileArgs) -> Result<()> {
 /// What the user's options mean to the compiler.
 pub fn lower_options(options: &CompileOptions, machine: &Machine) -> Result<Options> {
     let proportion = options.available_memory_proportion;
-    if !(0.0..=1.0).contains(&proportion) {
-        return Err(Error::new(format!("--available-memory-proportion {proportion} is not between 0 and 1")));
-    }
     let replicas = options.replicas.unwrap_or(machine.chips.into());
-    if replicas > machine.chips.into() {
-        return Err(Error::new(format!(
-            "--replicas {replicas}: {} has {} chips, and each replica takes one",
-            machine.name, machine.chips
-        )));
-    }
+    check_replicas(replicas, machine)?;
     Ok(Options {
         available_memory_proportion: proportion,
         half_partials: options.precision == Some(crate::args::Precision::F16),
         replicas,
         ..Options::default()
     })
+}
+
+/// Each replica takes a chip.
+pub fn check_replicas(replicas: u64, machine: &Machine) -> Result<()> {
+    if replicas <= machine.chips.into() {
+        return Ok(());
+    }
+    Err(Error::new(format!(
+        "{replicas} replicas: {} has {} chip(s), and each replica takes one",
+        machine.name, machine.chips
+    )))
 }
 
 fn graph_text(module: &pando_graph::Module, machine: &Machine, args: &CompileArgs) -> Result<String> {
@@ -69,7 +73,11 @@ fn graph_text(module: &pando_graph::Module, machine: &Machine, args: &CompileArg
 fn tile_text(program: &Program, machine: &Machine, pass: Pass) -> Result<String> {
     match pass {
         Pass::Tile => Ok(pando_tile::print(program)),
-        Pass::Expand => Ok(pando_tile::print(&expand(program).0)),
+        Pass::Expand => {
+            refuse_unsound(program)?;
+            refuse_huge_expansion(program)?;
+            Ok(pando_tile::print(&expand(program).0))
+        }
         Pass::Place => {
             let placed = pando_lower::place(program, machine);
             Ok(addresses(program, &placed))
@@ -78,6 +86,20 @@ fn tile_text(program: &Program, machine: &Machine, pass: Pass) -> Result<String>
             format!("a tile program has no pass '{pass:?}'; use tile, place or expand").to_lowercase(),
         )),
     }
+}
+
+/// The explicit form is as large as the machine and the grids together.
+fn refuse_huge_expansion(program: &Program) -> Result<()> {
+    const MOST: u64 = 2_000_000;
+    let vertices = program.compute_sets.values().flat_map(|set| &set.groups).map(|group| group.grid.len());
+    let pieces = program.vars.values().map(|var| var.home.grid.len());
+    let lines = vertices.chain(pieces).fold(0u64, u64::saturating_add);
+    if lines <= MOST {
+        return Ok(());
+    }
+    Err(Error::new(format!(
+        "the explicit form would have {lines} lines or more; expand at most {MOST}, on a smaller system"
+    )))
 }
 
 fn placement_text(emitted: &Emitted, placed: &Placed) -> String {

@@ -1,18 +1,19 @@
 //! `pando profile`: what a system would do with a model.
 
-use super::compile::lower_options;
+use super::compile::{check_replicas, lower_options};
 use crate::args::ProfileArgs;
-use crate::model::{Model, draw, load, prepared};
+use crate::model::{GraphModel, LARGEST_TENSOR_BYTES, Model, draw, load, prepared};
 use crate::output::{colors, note, print, print_json};
 use crate::progress::Progress;
 use pando_base::{Error, Result, Tensor};
 use pando_graph::Module;
-use pando_lower::{Compiled, Options, compile};
+use pando_lower::{Compiled, Options, compile, model_flops};
 use pando_machine::Machine;
 use pando_profile::Profile;
 use pando_sim::RunOptions;
 use pando_tile::{Program, VarId};
 use serde_json::json;
+use std::path::Path;
 use std::time::Instant;
 
 /// Prints the prediction; false if the model does not fit.
@@ -26,16 +27,19 @@ pub fn profile(args: &ProfileArgs) -> Result<bool> {
     let model = load(&args.model)?;
     let start = Instant::now();
     progress.pass("compiling");
-    let profile = match &model {
-        Model::Graph(module) => {
-            profile_graph(&prepared(module, &args.options)?, &machine, &options, args, &progress)
-        }
-        Model::Tile(program) => profile_tile(program, &machine, args),
+    let (mut profile, differences) = match &model {
+        Model::Graph(model) => prepared(&model.module, &args.options)
+            .and_then(|module| profile_graph(model, &module, &machine, &options, args, &progress)),
+        Model::Tile(program) => profile_tile(program, &machine, args).map(|profile| (profile, Vec::new())),
     }
     .map_err(|error| error.with_file(&file))?;
     let compile_s = start.elapsed().as_secs_f64();
     drop(progress);
-    finish(&profile, &machine, compile_s, args)
+    // Every module's entry is called `main`; people know their model by its file.
+    if let (Model::Graph(_), Some(stem)) = (&model, args.model.model.file_stem()) {
+        profile.program = stem.to_string_lossy().into_owned();
+    }
+    finish(&profile, &machine, compile_s, &differences, args)
 }
 
 /// Options that belong to later parts of the project are refused, not ignored.
@@ -52,40 +56,69 @@ fn refuse_unavailable(args: &ProfileArgs) -> Result<()> {
     Ok(())
 }
 
+/// How far a tile-by-tile output is from the reference evaluator's: its name, and the largest difference as a
+/// share of its largest value.
+type Difference = (String, f64);
+
 fn profile_graph(
+    model: &GraphModel,
     module: &Module,
     machine: &Machine,
     options: &Options,
     args: &ProfileArgs,
     progress: &Progress,
-) -> Result<Profile> {
+) -> Result<(Profile, Vec<Difference>)> {
     let compiled = compile(module, machine, options)?;
     progress.pass("predicting");
     let items = items_per_run(module);
     let program = &compiled.emitted.program;
-    let profile =
-        pando_sim::profile(program, machine, Some(&compiled.placed.placement), compiled.fit.clone(), items);
+    let placement = Some(&compiled.placed.placement);
+    let mut profile = pando_sim::profile(program, machine, placement, compiled.fit.clone(), items);
+    // Work is what the model asks for. How a machine splits it adds some (sums of partial results), which
+    // is no merit of the machine.
+    let executed = profile.totals.flops.max(1) as f64;
+    profile.totals.flops = model_flops(&compiled.module);
+    profile.totals.utilisation *= profile.totals.flops as f64 / executed;
+    let mut differences = Vec::new();
     if args.exact {
         progress.pass("computing values tile by tile");
-        check_values(&compiled)?;
+        differences = compare_values(model, &compiled)?;
     }
-    Ok(profile)
+    Ok((profile, differences))
 }
 
 fn profile_tile(program: &Program, machine: &Machine, args: &ProfileArgs) -> Result<Profile> {
+    let options = &args.options;
+    if options.precision.is_some() || options.micro_batch.is_some() || args.exact {
+        return Err(Error::new(
+            "--precision, --micro-batch and --exact are for models, not for tile programs",
+        ));
+    }
     if program.tiles > machine.chip.tiles {
         return Err(Error::new(format!(
             "the program uses {} tiles, a chip of {} has {}",
             program.tiles, machine.name, machine.chip.tiles
         )));
     }
+    refuse_unsound(program)?;
     let mut program = program.clone();
     if let Some(replicas) = args.options.replicas {
         program.replicas = replicas;
     }
+    check_replicas(program.replicas, machine)?;
     let placed = pando_lower::place(&program, machine);
-    let fit = pando_lower::fit(&program, machine, &placed);
+    let fit = pando_lower::fit(&program, machine, &placed, pando_lower::Origin::HandWritten);
     Ok(pando_sim::profile(&program, machine, Some(&placed.placement), fit, 1))
+}
+
+/// Programs with races, foreign accesses or clashing exchanges have no meaning to run or to time.
+pub fn refuse_unsound(program: &Program) -> Result<()> {
+    let findings = pando_tile::check::check(program);
+    match findings.as_slice() {
+        [] => Ok(()),
+        [only] => Err(Error::new(only.clone())),
+        [first, rest @ ..] => Err(Error::new(format!("{first} (and {} more findings like it)", rest.len()))),
+    }
 }
 
 /// The size of the first input's first dimension: the batch. 1 for models without one.
@@ -105,13 +138,20 @@ pub fn simulate(compiled: &Compiled, args: &[Tensor]) -> Result<Vec<Tensor>> {
     emitted.outputs.iter().map(|&var| output(&emitted.program, &outputs, var)).collect()
 }
 
+/// An output that the host has read, as a whole tensor.
 pub fn output(program: &Program, outputs: &pando_sim::Outputs, var: VarId) -> Result<Tensor> {
-    let missing = || Error::new(format!("the program never gives output %{}", program.vars[var].name));
-    outputs.tensor(var).ok_or_else(missing)
+    let name = &program.vars[var].name;
+    let bytes = program.vars[var].shape.num_elements().saturating_mul(program.vars[var].dtype.size_bytes());
+    if bytes > LARGEST_TENSOR_BYTES {
+        return Err(Error::new(format!(
+            "output %{name} is larger than 4 GiB; its program can only be profiled"
+        )));
+    }
+    outputs.tensor(var).ok_or_else(|| Error::new(format!("the program never gives output %{name}")))
 }
 
 /// Compares tile-by-tile values of random inputs with the reference evaluator's.
-fn check_values(compiled: &Compiled) -> Result<()> {
+fn compare_values(model: &GraphModel, compiled: &Compiled) -> Result<Vec<Difference>> {
     let main = compiled.module.main().expect("a compiled module has main");
     let func = &compiled.module.funcs[main];
     let args = func
@@ -122,48 +162,63 @@ fn check_values(compiled: &Compiled) -> Result<()> {
         .collect::<Result<Vec<_>>>()?;
     let expected = pando_graph::eval(&compiled.module, main, &args)?;
     let actual = simulate(compiled, &args)?;
-    for ((&value, expected), actual) in func.results.iter().zip(&expected).zip(&actual) {
-        let (a, e) = (actual.to_f64(), expected.to_f64());
-        let scale = e.iter().fold(0.0f64, |max, x| max.max(x.abs()));
-        let worst = a.iter().zip(&e).map(|(a, e)| (a - e).abs()).fold(0.0, f64::max);
-        note(&format!(
-            "exact: %{} differs from the reference evaluator by at most {:.2e} of its largest value",
-            func.values[value].name,
-            if scale > 0.0 { worst / scale } else { worst }
-        ));
-    }
-    Ok(())
+    let outputs = model.outputs.iter();
+    Ok(outputs.map(|(name, at)| (name.clone(), difference(&actual[*at], &expected[*at]))).collect())
 }
 
-fn finish(profile: &Profile, machine: &Machine, compile_s: f64, args: &ProfileArgs) -> Result<bool> {
-    if let Some(path) = report_path(profile, args) {
-        pando_profile::write(profile, &path)?;
-        note(&format!("report written to {}", path.display()));
-    }
+fn difference(actual: &Tensor, expected: &Tensor) -> f64 {
+    let (actual, expected) = (actual.to_f64(), expected.to_f64());
+    let scale = expected.iter().fold(0.0f64, |max, x| max.max(x.abs()));
+    let worst = actual.iter().zip(&expected).map(|(a, e)| (a - e).abs()).fold(0.0, f64::max);
+    if scale > 0.0 { worst / scale } else { worst }
+}
+
+fn finish(
+    profile: &Profile,
+    machine: &Machine,
+    compile_s: f64,
+    differences: &[Difference],
+    args: &ProfileArgs,
+) -> Result<bool> {
     if args.json {
-        print_json(&json(profile, machine, compile_s))?;
+        print_json(&json(profile, machine, compile_s, differences))?;
     } else {
         let style = if colors() { pando_profile::Style::Color } else { pando_profile::Style::Plain };
-        print(&format!(
-            "{}\ncompiled in {compile_s:.2} s\n",
-            pando_profile::table(profile, style).trim_end()
-        ))?;
+        let mut text =
+            format!("{}\ncompiled in {compile_s:.2} s\n", pando_profile::table(profile, style).trim_end());
+        for (name, difference) in differences {
+            text += &format!("%{name} tile by tile: within {difference:.2e} of the reference evaluator\n");
+        }
+        print(&text)?;
+    }
+    if let Some(path) = &args.report {
+        refuse_own_model(path, &args.model.model)?;
+        pando_profile::write(profile, path)?;
+        note(&format!("report written to {}", path.display()));
     }
     Ok(profile.fit.fits)
 }
 
-/// Where the report goes. One that does not fit is written even if the user named no file.
-fn report_path(profile: &Profile, args: &ProfileArgs) -> Option<std::path::PathBuf> {
-    let unasked = || {
-        (!profile.fit.fits).then(|| {
-            std::path::PathBuf::from(args.model.model.file_name()?).with_extension("pando-report").into()
-        })
-    };
-    args.report.clone().or_else(|| unasked().flatten())
+/// A slip of the pen must not cost a user the model.
+fn refuse_own_model(report: &Path, model: &Path) -> Result<()> {
+    match (report.canonicalize(), model.canonicalize()) {
+        (Ok(a), Ok(b)) if a == b => Err(Error::in_file(
+            report.display().to_string(),
+            "is the model itself; give the report another name",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The fields that scripts rely on, and more.
-fn json(profile: &Profile, machine: &Machine, compile_s: f64) -> serde_json::Value {
+fn json(
+    profile: &Profile,
+    machine: &Machine,
+    compile_s: f64,
+    differences: &[Difference],
+) -> serde_json::Value {
+    let exact: Vec<_> =
+        differences.iter().map(|(name, worst)| json!({"name": name, "difference": worst})).collect();
     let (totals, parts, memory) = (&profile.totals, &profile.totals.parts, &profile.memory);
     json!({
         "system": profile.system.name,
@@ -189,5 +244,6 @@ fn json(profile: &Profile, machine: &Machine, compile_s: f64) -> serde_json::Val
         "energy_j_per_item": totals.energy_j_per_item,
         "price_usd": machine.price_usd,
         "trust": profile.trust,
+        "exact": exact,
     })
 }

@@ -1,22 +1,23 @@
 //! `pando run`: the outputs of a model, computed on this computer.
 
-use crate::args::RunArgs;
-use crate::model::{Model, draw, load};
+use crate::args::{MatmulPrecision, RunArgs};
+use crate::commands::profile::refuse_unsound;
+use crate::model::{GraphModel, Model, draw, load, main_types};
 use crate::output::{print, print_json};
 use crate::{npy, progress::Progress};
-use pando_base::{DType, Error, Result, Shape, Tensor};
-use pando_graph::Module;
+use pando_base::{Error, Result, Shape, Tensor};
+use pando_graph::TensorType;
 use pando_lower::{Options, compile};
+use pando_machine::Machine;
 use pando_tile::{Program, Role, VarId};
 use serde_json::json;
 use std::fmt::Write;
 use std::time::Instant;
 
-/// A parameter or result.
+/// An input.
 struct Port {
     name: String,
-    dtype: DType,
-    shape: Shape,
+    ty: TensorType,
 }
 
 type Compute<'a> = dyn Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'a;
@@ -30,13 +31,17 @@ struct Job<'a> {
 
 pub fn run(args: &RunArgs) -> Result<()> {
     let file = args.model.model.display().to_string();
-    let model = load(&args.model)?;
-    let job = job(&model, args).map_err(|error| error.with_file(&file))?;
-    let inputs = inputs(&job, args)?;
     let threads = args.threads.map_or_else(rayon::current_num_threads, |threads| threads as usize);
+    let progress = Progress::new();
+    progress.pass("reading the model");
+    let model = load(&args.model)?;
+    progress.pass("compiling");
+    // A system's own problems are not the model's.
+    let machine = args.system.as_deref().map(pando_machine::load).transpose()?;
+    let job = job(&model, args, machine, threads).map_err(|error| error.with_file(&file))?;
+    let inputs = inputs(&job, args).map_err(|error| error.with_file(&file))?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     let pool = pool.map_err(|error| Error::new(format!("cannot start {threads} threads: {error}")))?;
-    let progress = Progress::new();
     progress.pass("running");
     let mut times = Vec::new();
     let mut outputs = Vec::new();
@@ -52,53 +57,63 @@ pub fn run(args: &RunArgs) -> Result<()> {
     report(args, &job.output_names, &outputs, &mut times, threads)
 }
 
-fn job<'a>(model: &'a Model, args: &RunArgs) -> Result<Job<'a>> {
-    match (model, &args.system) {
-        (Model::Graph(module), None) => graph_job(module),
-        (Model::Graph(module), Some(system)) => simulated_job(module, system),
-        (Model::Tile(program), None) => Ok(tile_job(program)),
-        (Model::Tile(_), Some(_)) => {
-            Err(Error::new("a tile program always runs tile by tile; leave out --system"))
+fn job<'a>(model: &'a Model, args: &RunArgs, machine: Option<Machine>, threads: usize) -> Result<Job<'a>> {
+    match (model, machine) {
+        (Model::Graph(_), Some(_)) if args.reference => {
+            Err(Error::new("--reference and --system name two ways to compute; choose one"))
+        }
+        (Model::Graph(model), Some(machine)) => simulated_job(model, &machine),
+        (Model::Graph(model), None) if args.reference => Ok(reference_job(model)),
+        (Model::Graph(model), None) => native_job(model, args, threads),
+        (Model::Tile(program), None) if !args.reference => tile_job(program),
+        (Model::Tile(_), _) => {
+            Err(Error::new("a tile program always runs tile by tile; leave out --system and --reference"))
         }
     }
 }
 
-fn ports(module: &Module) -> Result<(Vec<Port>, Vec<String>)> {
-    let main = module.main().ok_or_else(|| Error::new("the module has no function named 'main'"))?;
-    let func = &module.funcs[main];
-    let name = |value: pando_graph::ValueId, index: usize, kind: &str| {
-        let name = &func.values[value].name;
-        if name.is_empty() { format!("{kind}{index}") } else { name.clone() }
+fn graph_job<'a>(
+    model: &'a GraphModel,
+    run: impl Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'a,
+) -> Job<'a> {
+    let types = main_types(&model.module).unwrap_or_default().into_iter().cloned();
+    let positions: Vec<usize> = model.outputs.iter().map(|&(_, position)| position).collect();
+    Job {
+        inputs: model.inputs.iter().cloned().zip(types).map(|(name, ty)| Port { name, ty }).collect(),
+        output_names: model.outputs.iter().map(|(name, _)| name.clone()).collect(),
+        run: Box::new(move |args| {
+            let results = run(args)?;
+            Ok(positions.iter().map(|&position| results[position].clone()).collect())
+        }),
+    }
+}
+
+/// With the engine for this computer.
+fn native_job<'a>(model: &'a GraphModel, args: &RunArgs, threads: usize) -> Result<Job<'a>> {
+    let matmul_precision = match args.matmul_precision {
+        MatmulPrecision::Highest => pando_cpu::MatmulPrecision::Highest,
+        MatmulPrecision::High => pando_cpu::MatmulPrecision::High,
+        MatmulPrecision::Medium => pando_cpu::MatmulPrecision::Medium,
     };
-    let inputs = func
-        .params
-        .iter()
-        .enumerate()
-        .map(|(index, &param)| {
-            let shape = func.ty(param).require_shape()?;
-            Ok(Port { name: name(param, index, "input"), dtype: func.ty(param).dtype, shape })
-        })
-        .collect::<Result<Vec<_>>>()?;
-    let outputs =
-        func.results.iter().enumerate().map(|(index, &value)| name(value, index, "output")).collect();
-    Ok((inputs, outputs))
+    let options =
+        pando_cpu::CompileOptions { threads, matmul_precision, ..pando_cpu::CompileOptions::default() };
+    let compiled = pando_cpu::compile(&model.module, &options)?;
+    Ok(graph_job(model, move |args| compiled.run(args)))
 }
 
-fn graph_job(module: &Module) -> Result<Job<'_>> {
-    let (inputs, output_names) = ports(module)?;
-    let main = module.main().expect("ports found it");
-    Ok(Job { inputs, output_names, run: Box::new(move |args| pando_graph::eval(module, main, args)) })
+/// With the reference evaluator.
+fn reference_job(model: &GraphModel) -> Job<'_> {
+    let main = model.module.main().expect("loading found it");
+    graph_job(model, move |args| pando_graph::eval(&model.module, main, args))
 }
 
-fn simulated_job<'a>(module: &'a Module, system: &str) -> Result<Job<'a>> {
-    let (inputs, output_names) = ports(module)?;
-    let machine = pando_machine::load(system)?;
-    let compiled = compile(module, &machine, &Options::default())?;
-    let run = move |args: &[Tensor]| super::profile::simulate(&compiled, args);
-    Ok(Job { inputs, output_names, run: Box::new(run) })
+fn simulated_job<'a>(model: &'a GraphModel, machine: &Machine) -> Result<Job<'a>> {
+    let compiled = compile(&model.module, machine, &Options::default())?;
+    Ok(graph_job(model, move |args| super::profile::simulate(&compiled, args)))
 }
 
-fn tile_job(program: &Program) -> Job<'_> {
+fn tile_job(program: &Program) -> Result<Job<'_>> {
+    refuse_unsound(program)?;
     let with_role = |wanted: fn(&Role) -> bool| -> Vec<VarId> {
         program.vars.iter().filter(|(_, var)| wanted(&var.role)).map(|(id, _)| id).collect()
     };
@@ -106,21 +121,24 @@ fn tile_job(program: &Program) -> Job<'_> {
     let output_vars = with_role(|role| matches!(role, Role::Output));
     let port = |id: &VarId| {
         let var = &program.vars[*id];
-        Port { name: var.name.clone(), dtype: var.dtype, shape: var.shape.clone() }
+        Port { name: var.name.clone(), ty: TensorType::new(var.dtype, var.shape.iter().copied()) }
     };
-    Job {
+    Ok(Job {
         inputs: input_vars.iter().map(port).collect(),
         output_names: output_vars.iter().map(|&id| program.vars[id].name.clone()).collect(),
         run: Box::new(move |args| {
             let value =
                 |var: VarId| input_vars.iter().position(|&id| id == var).map(|index| args[index].clone());
-            let outputs = pando_sim::run(program, value, &pando_sim::RunOptions::default())?;
+            // What nobody wrote has no value.
+            let options = pando_sim::RunOptions { strict: true, ..pando_sim::RunOptions::default() };
+            let outputs = pando_sim::run(program, value, &options)?;
             output_vars.iter().map(|&id| super::profile::output(program, &outputs, id)).collect()
         }),
-    }
+    })
 }
 
-/// The inputs from files, the rest drawn; the seed of each is its position's.
+/// The inputs from files, the rest drawn; the seed of each is its position's. Files give named dimensions
+/// their sizes.
 fn inputs(job: &Job, args: &RunArgs) -> Result<Vec<Tensor>> {
     for (name, _) in &args.inputs {
         if !job.inputs.iter().any(|port| port.name == *name) {
@@ -128,34 +146,68 @@ fn inputs(job: &Job, args: &RunArgs) -> Result<Vec<Tensor>> {
             return Err(Error::new(format!("--input {name}: the model's inputs are {}", known.join(", "))));
         }
     }
-    let each = job.inputs.iter().enumerate().map(|(index, port)| {
-        match args.inputs.iter().rev().find(|(name, _)| *name == port.name) {
-            Some((_, path)) => from_file(port, path),
-            None => draw(port.dtype, &port.shape, args.random.wrapping_add(index as u64 * 0x9E37_79B9)),
+    let mut sizes: Vec<(String, u64)> = Vec::new();
+    let mut tensors: Vec<Option<Tensor>> = Vec::new();
+    for port in &job.inputs {
+        let file = args.inputs.iter().rev().find(|(name, _)| *name == port.name);
+        tensors.push(file.map(|(_, path)| from_file(port, path, &mut sizes)).transpose()?);
+    }
+    let each = job.inputs.iter().zip(tensors).enumerate().map(|(index, (port, tensor))| match tensor {
+        Some(tensor) => Ok(tensor),
+        None => {
+            let seed = args.random.wrapping_add(index as u64 * 0x9E37_79B9);
+            let shape = shape_of(port, &sizes)?;
+            draw(port.ty.dtype, &shape, seed).map_err(|error| error.context(format!("input {}", port.name)))
         }
     });
     each.collect()
 }
 
+/// The shape of an input with the sizes known for names.
+fn shape_of(port: &Port, sizes: &[(String, u64)]) -> Result<Shape> {
+    let dims = port.ty.dims.iter().map(|dim| {
+        let named = || sizes.iter().find(|(name, _)| *name == dim.to_string()).map(|&(_, size)| size);
+        dim.known().or_else(named).ok_or_else(|| {
+            Error::new(format!(
+                "input {} is {}: give its dimension a size with --dim {dim}=N",
+                port.name, port.ty
+            ))
+        })
+    });
+    dims.collect::<Result<Vec<u64>>>().map(Shape::from)
+}
+
 /// A file's tensor, converted to the port's type where no value changes.
-fn from_file(port: &Port, path: &std::path::Path) -> Result<Tensor> {
+fn from_file(port: &Port, path: &std::path::Path, sizes: &mut Vec<(String, u64)>) -> Result<Tensor> {
     let tensor = npy::read(path)?;
     let wrong = |what: String| Error::in_file(path.display().to_string(), what);
-    if *tensor.shape() != port.shape {
-        return Err(wrong(format!("has shape {}, input {} wants {}", tensor.shape(), port.name, port.shape)));
+    let fits = tensor.shape().rank() == port.ty.rank()
+        && port
+            .ty
+            .dims
+            .iter()
+            .zip(tensor.shape().iter())
+            .all(|(dim, &size)| dim.known().is_none_or(|known| known == size));
+    if !fits {
+        return Err(wrong(format!("has shape {}, input {} is {}", tensor.shape(), port.name, port.ty)));
     }
-    if tensor.dtype() == port.dtype {
+    for (dim, &size) in
+        port.ty.dims.iter().zip(tensor.shape().iter()).filter(|(dim, _)| dim.known().is_none())
+    {
+        sizes.push((dim.to_string(), size));
+    }
+    let dtype = port.ty.dtype;
+    if tensor.dtype() == dtype {
         return Ok(tensor);
     }
-    let converted = Tensor::from_f64(port.dtype, port.shape.clone(), &tensor.to_f64());
-    if converted.to_f64() == tensor.to_f64() || (tensor.dtype().is_float() && port.dtype.is_float()) {
+    let converted = Tensor::from_f64(dtype, tensor.shape().clone(), &tensor.to_f64());
+    if converted.to_f64() == tensor.to_f64() || (tensor.dtype().is_float() && dtype.is_float()) {
         return Ok(converted);
     }
     Err(wrong(format!(
-        "is {}, input {} wants {}, and the values do not convert",
+        "is {}, input {} wants {dtype}, and the values do not convert",
         tensor.dtype(),
-        port.name,
-        port.dtype
+        port.name
     )))
 }
 
@@ -194,18 +246,18 @@ fn report(
         let latency = json!({"median": quantile(0.5), "p10": quantile(0.1), "p90": quantile(0.9)});
         return print_json(&json!({"outputs": outputs, "latency_ms": latency, "threads": threads}));
     }
-    let mut text = format!("{:<16} {:<20} {:>12} {:>12} {:>12}\n", "output", "type", "min", "max", "mean");
+    let width = names.iter().map(String::len).max().unwrap_or(0).max(16);
+    let mut text =
+        format!("{:<width$} {:<20} {:>14} {:>14} {:>14}\n", "output", "type", "min", "max", "mean");
     for ((name, tensor), summary) in names.iter().zip(outputs).zip(&summaries) {
         let ty = format!("{}{}", tensor.dtype(), tensor.shape());
-        let _ = writeln!(
-            text,
-            "{name:<16} {ty:<20} {:>12.6} {:>12.6} {:>12.6}",
-            summary.min, summary.max, summary.mean
-        );
+        let [min, max, mean] = [summary.min, summary.max, summary.mean].map(short);
+        let _ = writeln!(text, "{name:<width$} {ty:<20} {min:>14} {max:>14} {mean:>14}");
     }
+    let what = if args.system.is_some() { "simulated on this computer in" } else { "latency" };
     let _ = writeln!(
         text,
-        "\nlatency {:.3} ms (p10 {:.3}, p90 {:.3}), {threads} threads",
+        "\n{what} {:.3} ms (p10 {:.3}, p90 {:.3}), {threads} threads",
         quantile(0.5),
         quantile(0.1),
         quantile(0.9)
@@ -213,22 +265,36 @@ fn report(
     print(&text)
 }
 
-/// JSON has no infinities or NaN: null.
-fn number(value: f64) -> serde_json::Value {
-    serde_json::Number::from_f64(value).map_or(serde_json::Value::Null, serde_json::Value::Number)
+/// A number in at most 14 characters; nothing for an output without elements.
+fn short(value: Option<f64>) -> String {
+    match value {
+        None => "-".into(),
+        Some(value) if value.fract() == 0.0 && value.abs() < 1e12 => format!("{value}"),
+        Some(value) if value.abs() >= 1e7 || value.abs() < 1e-4 => format!("{value:.6e}"),
+        Some(value) => format!("{value:.6}"),
+    }
 }
 
+/// JSON has no infinities or NaN: null.
+fn number(value: Option<f64>) -> serde_json::Value {
+    value.and_then(serde_json::Number::from_f64).map_or(serde_json::Value::Null, serde_json::Value::Number)
+}
+
+/// Of an output's elements; none if it has none.
 struct Summary {
-    min: f64,
-    max: f64,
-    mean: f64,
+    min: Option<f64>,
+    max: Option<f64>,
+    mean: Option<f64>,
 }
 
 impl Summary {
     fn of(tensor: &Tensor) -> Summary {
         let values = tensor.to_f64();
-        let fold = |start: f64, f: fn(f64, f64) -> f64| values.iter().copied().fold(start, f);
-        let mean = values.iter().sum::<f64>() / values.len() as f64;
-        Summary { min: fold(f64::INFINITY, f64::min), max: fold(f64::NEG_INFINITY, f64::max), mean }
+        let mean = (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
+        Summary {
+            min: values.iter().copied().reduce(f64::min),
+            max: values.iter().copied().reduce(f64::max),
+            mean,
+        }
     }
 }

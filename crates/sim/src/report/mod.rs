@@ -42,7 +42,7 @@ pub fn profile(
         steps: timeline.steps,
         fit,
         trust: Trust {
-            range: "published formulas and machine data, see `pando validate`".into(),
+            range: "kernels follow published formulas, within 10 % of the measurements they were checked against (matrix unit, elementwise); whole models are not compared with measurements yet".into(),
             error: None,
         },
     }

@@ -19,7 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("lower", &["base", "graph", "machine", "profile", "tile"]),
     ("sim", &["base", "machine", "profile", "tile"]),
     // L4
-    ("cli", &["base", "graph", "lower", "machine", "profile", "sim", "tile"]),
+    ("cli", &["base", "cpu", "graph", "lower", "machine", "onnx", "profile", "sim", "tile"]),
 ];
 
 #[test]

@@ -1,9 +1,7 @@
 //! Goal: a user's mistake gets one clear sentence and status 1 (2 for wrong usage), never a panic. Method: make
 //! the mistakes.
 
-mod common;
-
-use common::{Run, json, pando, scratch};
+use crate::common::{Run, json, pando, scratch};
 use std::fs;
 
 fn expect(run: &Run, status: i32, parts: &[&str]) {
@@ -24,10 +22,10 @@ fn files_that_are_no_models() {
         fs::write(dir.join(name), bytes).unwrap();
         dir.join(name).display().to_string()
     };
-    expect(&pando(&["run", "absent.graph"]), 1, &["absent.graph", "No such file"]);
-    expect(&pando(&["run", "models"]), 1, &["models", ".graph or .tile"]);
+    expect(&pando(&["run", "absent.graph"]), 1, &["absent.graph", "there is no such file"]);
+    expect(&pando(&["run", "models"]), 1, &["models", "must end in .graph"]);
     expect(&pando(&["run", &file("x.graph", b"\xff\xfe\x00")]), 1, &["x.graph", "byte 0"]);
-    expect(&pando(&["run", &file("x.pt", b"")]), 1, &[".graph or .tile"]);
+    expect(&pando(&["run", &file("x.pt", b"")]), 1, &["must end in .graph"]);
     expect(&pando(&["run", &file("empty.graph", b"")]), 1, &["empty.graph", "main"]);
     expect(&pando(&["run", &file("empty.tile", b"")]), 1, &["empty.tile:1:1", "program"]);
     expect(&pando(&["run", "zoo:resnet50"]), 1, &["zoo:resnet50"]);
@@ -49,7 +47,8 @@ fn positions_in_texts() {
     expect(&pando(&["run", &file("b.graph", &wrong)]), 1, &["b.graph:2", "f32[2]"]);
     let tile = "program \"p\" tiles=4 replicas=1\nvar %x: f32[8] temp on 3 2*1 [a0:8]\nmain {\n}\n";
     expect(&pando(&["run", &file("c.tile", tile)]), 1, &["c.tile:2:5", "tile 4"]);
-    let toml = fs::read_to_string(common::root().join("crates/machine/data/systems/m2000.toml")).unwrap();
+    let toml =
+        fs::read_to_string(crate::common::root().join("crates/machine/data/systems/m2000.toml")).unwrap();
     let toml = format!("colour = \"blue\"\n{toml}");
     expect(&pando(&["system", "check", &file("d.toml", &toml)]), 1, &["d.toml:1:1", "colour"]);
     expect(
@@ -102,17 +101,16 @@ fn outputs_that_cannot_be_written() {
     fs::write(dir.join("file"), b"").unwrap();
     let inside_file = dir.join("file/out").display().to_string();
     expect(&pando(&["run", "models/mlp-small.graph", "--output", &inside_file]), 1, &["file/out"]);
-    let run = pando(&["profile", "models/mlp-small.graph", "--system", "mk2", "--report", &inside_file]);
-    expect(&run, 1, &["file/out"]);
     let missing = dir.join("no/such/dir/report").display().to_string();
-    expect(
-        &pando(&["profile", "models/mlp-small.graph", "--system", "mk2", "--report", &missing]),
-        1,
-        &["no/such/dir"],
-    );
+    for (report, part) in [(&inside_file, "file/out"), (&missing, "no/such/dir")] {
+        let run = pando(&["profile", "models/mlp-small.graph", "--system", "mk2", "--report", report]);
+        assert_eq!(run.status, 1);
+        assert!(run.stderr.contains(part), "{}", run.stderr);
+        assert!(run.stdout.contains("latency"), "the answer is given all the same: {}", run.stdout);
+    }
     // A device that is always full.
     if fs::metadata("/dev/full").is_ok() {
-        let run = common::pando_with(&["system", "list"], |command| {
+        let run = crate::common::pando_with(&["system", "list"], |command| {
             command.stdout(fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
         });
         assert_eq!(run.status, 1, "{}", run.stderr);
@@ -125,7 +123,7 @@ fn what_cannot_be_done_yet_is_said() {
     let model = "models/mlp.graph";
     expect(&pando(&["profile", model, "--system", "mk2", "--train"]), 1, &["--train"]);
     expect(&pando(&["profile", model, "--system", "mk2", "--stages", "2"]), 1, &["--stages 2"]);
-    expect(&pando(&["profile", model, "--system", "mk2", "--replicas", "2"]), 1, &["--replicas 2", "1 chip"]);
+    expect(&pando(&["profile", model, "--system", "mk2", "--replicas", "2"]), 1, &["2 replicas", "1 chip"]);
     expect(&pando(&["profile", model, "--system", "mk9"]), 1, &["mk9", "mk2"]);
     expect(&pando(&["profile", model, "--system", "tests/ops/iota.graph"]), 1, &["iota.graph"]);
     expect(
@@ -135,7 +133,8 @@ fn what_cannot_be_done_yet_is_said() {
     );
     expect(&pando(&["profile", "tests/ops/program_names.graph", "--system", "mk2"]), 1, &["N"]);
     let proportion = ["profile", model, "--system", "mk2", "--available-memory-proportion", "7"];
-    expect(&pando(&proportion), 1, &["between 0 and 1"]);
+    expect(&pando(&proportion), 2, &["between 0 and 1"]);
+    expect(&pando(&["run", model, "--system", "mk2", "--reference"]), 1, &["choose one"]);
 }
 
 /// Named dimensions are set by `--dim` and `--micro-batch`.
@@ -164,4 +163,79 @@ fn wrong_usage_is_status_2() {
     ] {
         assert_eq!(pando(arguments).status, 2, "{arguments:?}");
     }
+}
+
+/// Programs without a meaning are refused by every command, with the place.
+#[test]
+fn unsound_tile_programs() {
+    let dir = scratch("unsound");
+    let program = |name: &str, vars: &str, rest: &str| {
+        let text = format!("program \"p\" tiles=4 replicas=1\n{vars}\n{rest}\n");
+        fs::write(dir.join(name), text).unwrap();
+        dir.join(name).display().to_string()
+    };
+    let x = "var %x: f32[8] input on 0 4*1 [a0:8]\nvar %y: f32[8] output on 0 4*1 [a0:8]";
+    let race = program(
+        "race.tile",
+        x,
+        "compute @cs0 \"twice\" {\n  unary.neg on 0 4*1 %x[a0:8], %y[a0:8]\n  copy on 0 4*1 %x[a0:8], %y[a0:8]\n}\nmain {\n  host.in %x\n  compute @cs0\n  host.out %y\n}",
+    );
+    let foreign = program(
+        "foreign.tile",
+        x,
+        "compute @cs0 \"far\" {\n  unary.neg on 0 %x[2..4], %y[0..2]\n}\nmain {\n  host.in %x\n  compute @cs0\n  host.out %y\n}",
+    );
+    let unwritten = program("unwritten.tile", x, "main {\n  host.in %x\n  host.out %y\n}");
+    for (file, parts) in [(&race, ["race", "twice", "%y"]), (&foreign, ["locality", "far", "%x"])] {
+        expect(&pando(&["run", file]), 1, &parts);
+        expect(&pando(&["profile", file, "--system", "tiny4"]), 1, &parts);
+        expect(&pando(&["compile", file, "--system", "tiny4", "--stop-after", "expand"]), 1, &parts);
+    }
+    expect(&pando(&["run", &unwritten]), 1, &["%y", "never written"]);
+    let nine = "program \"p\" tiles=4 replicas=9\nmain {\n}\n";
+    fs::write(dir.join("nine.tile"), nine).unwrap();
+    expect(
+        &pando(&["profile", &dir.join("nine.tile").display().to_string(), "--system", "tiny4"]),
+        1,
+        &["9 replicas"],
+    );
+    expect(
+        &pando(&["profile", &race, "--system", "tiny4", "--precision", "f16"]),
+        1,
+        &["not for tile programs"],
+    );
+}
+
+/// Small texts that ask for a lot.
+#[test]
+fn sizes_beyond_every_machine() {
+    let dir = scratch("sizes");
+    let file = |name: &str, text: &str| {
+        fs::write(dir.join(name), text).unwrap();
+        dir.join(name).display().to_string()
+    };
+    let huge = file(
+        "huge.graph",
+        "func @main(%x: f32[4398046511104]) -> f32[4398046511104] {\n  %y = neg %x : f32[4398046511104]\n  return %y\n}\n",
+    );
+    expect(&pando(&["profile", &huge, "--system", "mk2"]), 1, &["2^40"]);
+    expect(&pando(&["run", &huge]), 1, &["huge.graph"]);
+    let mut text =
+        String::from("func @main(%x: f32[2]) -> f32[2] {\n  %y = call @f0 %x : f32[2]\n  return %y\n}\n");
+    for level in 0..40 {
+        let callee = if level == 39 { "neg %x".to_string() } else { format!("call @f{} %x", level + 1) };
+        let again = callee.replace("%x", "%a");
+        text += &format!(
+            "func @f{level}(%x: f32[2]) -> f32[2] {{\n  %a = {callee} : f32[2]\n  %b = {again} : f32[2]\n  return %b\n}}\n"
+        );
+    }
+    expect(
+        &pando(&["profile", &file("calls.graph", &text), "--system", "mk2"]),
+        1,
+        &["more than 1000000 operations"],
+    );
+    let long = file("long.graph", &"x".repeat(1 << 20));
+    let run = pando(&["run", &long]);
+    expect(&run, 1, &["long.graph:1:1"]);
+    assert!(run.stderr.len() < 400, "a long word is cut");
 }

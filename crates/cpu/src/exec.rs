@@ -1,0 +1,182 @@
+//! Running a plan: where its buffers are, and its steps in order. All memory is had before the first step; a
+//! step gets pointers.
+//!
+//! The invariant behind every pointer (checked by [`crate::plan::check`] when a plan is made): a buffer's
+//! bytes lie inside its storage; buffers that are live at the same time do not overlap; views stay inside
+//! their buffers; parameters and constants are never written.
+
+#![allow(unsafe_code)]
+
+use crate::plan::{Place, Plan};
+use crate::pool::Pool;
+use crate::view::{BufferId, View};
+use pando_base::{Id, Result};
+
+/// A cache line: what arenas and packed weights are made of.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub struct Line([u8; 64]);
+
+impl Line {
+    pub const ZERO: Line = Line([0; 64]);
+}
+
+/// Zeroed bytes, aligned to a cache line.
+pub struct Bytes(Vec<Line>);
+
+impl Bytes {
+    pub fn new(bytes: usize) -> Bytes {
+        Bytes(vec![Line::ZERO; bytes.div_ceil(64)])
+    }
+
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.0.as_ptr().cast_mut().cast()
+    }
+}
+
+/// The memory of one run of a plan. Kept and used again; not shared by runs at the same time.
+pub struct Frame {
+    _arena: Bytes,
+    pointers: Vec<*mut u8>,
+    children: Vec<Frame>,
+}
+
+// SAFETY: the pointers lead into the arena, which moves with the frame, and into constants, which are only
+// read; those to parameters are set anew at the start of each run.
+unsafe impl Send for Frame {}
+
+impl Frame {
+    pub fn new(plan: &Plan) -> Frame {
+        let arena = Bytes::new(plan.arena_bytes);
+        let pointer = |place: &Place| match place {
+            // SAFETY: offsets are inside the arena: the plan's size is the largest end of a buffer.
+            Place::Arena(offset) => unsafe { arena.as_ptr().add(*offset) },
+            Place::Const(tensor) => tensor.bytes().as_ptr().cast_mut(),
+            Place::Kept(bytes) => bytes.as_ptr(),
+            Place::Param => std::ptr::null_mut(),
+        };
+        let pointers = plan.buffers.values().map(|buffer| pointer(&buffer.place)).collect();
+        let children = plan.children.iter().map(Frame::new).collect();
+        Frame { _arena: arena, pointers, children }
+    }
+
+    pub fn pointer(&self, buffer: BufferId) -> *mut u8 {
+        self.pointers[buffer.index()]
+    }
+}
+
+/// Where the buffers of a running plan are. Threads share it; what they may touch is the step's business.
+#[derive(Clone, Copy)]
+pub struct Memory<'a>(&'a [*mut u8]);
+
+// SAFETY: only addresses; dereferencing them is guarded where it happens.
+unsafe impl Sync for Memory<'_> {}
+// SAFETY: as above.
+unsafe impl Send for Memory<'_> {}
+
+impl Memory<'_> {
+    /// The address of a view's first element. A view without elements may start anywhere; its address must
+    /// not be read.
+    pub fn address(&self, view: &View) -> *mut u8 {
+        let base = self.0[view.buffer.index()];
+        base.wrapping_offset(view.offset * view.dtype.size_bytes() as isize)
+    }
+
+    /// The bytes of a dense view.
+    ///
+    /// # Safety
+    /// Nobody writes the view's buffer while the slice lives.
+    pub unsafe fn bytes(&self, view: &View) -> &[u8] {
+        if view.num_bytes() == 0 {
+            return &[];
+        }
+        // SAFETY: the plan's invariant: the view lies in its buffer.
+        unsafe { std::slice::from_raw_parts(self.address(view), view.num_bytes()) }
+    }
+
+    /// The bytes of a dense view, to write.
+    ///
+    /// # Safety
+    /// Nobody else uses the view's buffer while the slice lives.
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn bytes_mut(&self, view: &View) -> &mut [u8] {
+        if view.num_bytes() == 0 {
+            return &mut [];
+        }
+        // SAFETY: the plan's invariant: the view lies in its buffer.
+        unsafe { std::slice::from_raw_parts_mut(self.address(view), view.num_bytes()) }
+    }
+}
+
+/// What a step may use.
+pub struct Run<'a> {
+    pub pool: &'a Pool,
+    pub memory: Memory<'a>,
+    pub plan: &'a Plan,
+    children: &'a mut [Frame],
+    timing: Option<&'a mut Vec<f64>>,
+}
+
+impl Run<'_> {
+    /// Runs a child plan (a branch or a loop's part) on the dense views of this plan.
+    pub fn child(&mut self, index: usize, inputs: &[View]) -> Result<()> {
+        let plan = &self.plan.children[index];
+        let memory = self.memory;
+        let frame = &mut self.children[index];
+        for (view, &param) in inputs.iter().zip(&plan.params) {
+            frame.pointers[param.index()] = memory.address(view);
+        }
+        run_steps(plan, frame, self.pool, None)
+    }
+
+    /// Copies a result of a child plan that has run.
+    pub fn copy_child_result(&self, index: usize, result: usize, to: &View) {
+        let plan = &self.plan.children[index];
+        let from = self.children[index].pointer(plan.results[result].buffer);
+        // SAFETY: a result is dense, has the type of the view it is copied to, and lies in the child's own
+        // arena; see `Plan::results`.
+        unsafe { std::ptr::copy_nonoverlapping(from, self.memory.address(to), to.num_bytes()) };
+    }
+}
+
+/// Runs a plan on inputs of its parameters' sizes. Results stay in the frame.
+///
+/// # Safety
+/// Each pointer has as many readable bytes as its parameter, which nobody writes until the call returns.
+pub unsafe fn run(
+    plan: &Plan,
+    frame: &mut Frame,
+    pool: &Pool,
+    inputs: impl Iterator<Item = *const u8>,
+    timing: Option<&mut Vec<f64>>,
+) -> Result<()> {
+    for (input, &param) in inputs.zip(&plan.params) {
+        frame.pointers[param.index()] = input.cast_mut();
+    }
+    run_steps(plan, frame, pool, timing)
+}
+
+fn run_steps(plan: &Plan, frame: &mut Frame, pool: &Pool, timing: Option<&mut Vec<f64>>) -> Result<()> {
+    let memory = Memory(&frame.pointers);
+    let mut run = Run { pool, memory, plan, children: &mut frame.children, timing };
+    for step in &plan.steps {
+        if run.timing.is_none() {
+            step.run(&mut run)?;
+            continue;
+        }
+        let start = std::time::Instant::now();
+        step.run(&mut run)?;
+        let seconds = start.elapsed().as_secs_f64();
+        if let Some(timing) = &mut run.timing {
+            timing.push(seconds);
+        }
+    }
+    Ok(())
+}
+
+/// Runs a plan's preparation: the steps whose operands are all constants.
+pub fn prepare(plan: &Plan, steps: &[crate::step::Step], frame: &mut Frame, pool: &Pool) -> Result<()> {
+    let memory = Memory(&frame.pointers);
+    let mut run = Run { pool, memory, plan, children: &mut frame.children, timing: None };
+    steps.iter().try_for_each(|step| step.run(&mut run))
+}

@@ -1,0 +1,166 @@
+//! One function with everything it calls written out: the form that planning works on. Sizes are numbers,
+//! calls are gone, bodies of branches and loops are flat functions of their own. A call to a composite that
+//! [`recognise`](crate::recognise) knows stays one node.
+
+use crate::errors;
+use crate::recognise::{Composite, recognise};
+use crate::view::Sizes;
+use pando_base::{DType, Id, Result, Tensor};
+use pando_graph::{ConstId, Func, FuncId, Module, Node, Op, TensorType, ValueId};
+use rustc_hash::FxHashMap;
+
+/// Index into [`Flat::values`].
+pub type ValueIndex = usize;
+
+#[derive(Default)]
+pub struct Flat {
+    pub values: Vec<FlatType>,
+    pub nodes: Vec<FlatNode>,
+    pub params: Vec<ValueIndex>,
+    pub results: Vec<ValueIndex>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlatType {
+    pub dtype: DType,
+    pub sizes: Sizes,
+}
+
+pub struct FlatNode {
+    pub work: Work,
+    pub operands: Vec<ValueIndex>,
+    pub results: Vec<ValueIndex>,
+}
+
+pub enum Work {
+    /// Neither a constant nor control flow.
+    Op(Op),
+    Constant(Tensor),
+    Composite(Composite),
+    If {
+        then: Box<Flat>,
+        otherwise: Box<Flat>,
+    },
+    While {
+        cond: Box<Flat>,
+        body: Box<Flat>,
+    },
+    Repeat {
+        count: u64,
+        body: Box<Flat>,
+    },
+}
+
+/// The elements of constants, made once and shared by all plans of a model.
+#[derive(Default)]
+pub struct Constants(FxHashMap<ConstId, Tensor>);
+
+impl Constants {
+    fn get(&mut self, module: &Module, id: ConstId) -> Tensor {
+        self.0.entry(id).or_insert_with(|| module.consts[id].materialize()).clone()
+    }
+}
+
+/// A function of a valid module whose dimensions are all known.
+pub fn flatten(module: &Module, func: FuncId, constants: &mut Constants, fuse: bool) -> Result<Flat> {
+    let mut flattener = Flattener { module, constants, fuse, flat: Flat::default() };
+    let func = &module.funcs[func];
+    let types = func.param_types();
+    let params: Vec<ValueIndex> = types.into_iter().map(|ty| flattener.value(ty)).collect::<Result<_>>()?;
+    let results = flattener.body(func, &params)?;
+    let mut flat = flattener.flat;
+    (flat.params, flat.results) = (params, results);
+    Ok(flat)
+}
+
+struct Flattener<'a> {
+    module: &'a Module,
+    constants: &'a mut Constants,
+    fuse: bool,
+    flat: Flat,
+}
+
+impl Flattener<'_> {
+    fn value(&mut self, ty: &TensorType) -> Result<ValueIndex> {
+        let sizes = ty.require_shape()?.iter().map(|&size| size as usize).collect();
+        self.flat.values.push(FlatType { dtype: ty.dtype, sizes });
+        Ok(self.flat.values.len() - 1)
+    }
+
+    /// Appends a function's nodes; the calls of a valid module nest a bounded number of times.
+    fn body(&mut self, func: &Func, args: &[ValueIndex]) -> Result<Vec<ValueIndex>> {
+        let mut map: Vec<Option<ValueIndex>> = vec![None; func.values.len()];
+        for (&param, &arg) in func.params.iter().zip(args) {
+            map[param.index()] = Some(arg);
+        }
+        let read = |map: &[Option<ValueIndex>], value: ValueId| {
+            map[value.index()].expect("operands stand before their uses")
+        };
+        for node in func.nodes.values() {
+            let operands: Vec<ValueIndex> = node.operands.iter().map(|&value| read(&map, value)).collect();
+            let results = self.node(func, node, operands)?;
+            for (&result, value) in node.results.iter().zip(results) {
+                map[result.index()] = Some(value);
+            }
+        }
+        Ok(func.results.iter().map(|&value| read(&map, value)).collect())
+    }
+
+    fn node(&mut self, func: &Func, node: &Node, operands: Vec<ValueIndex>) -> Result<Vec<ValueIndex>> {
+        if let Op::Call(callee) = node.op {
+            let callee = &self.module.funcs[callee];
+            return match recognise(self.module, callee).filter(|_| self.fuse) {
+                Some(composite) => self.push(Work::Composite(composite), operands, &callee.result_types()),
+                None => self.body(callee, &operands),
+            };
+        }
+        let types = func.operand_types(&node.results);
+        let work = self.work(&node.op)?;
+        self.push(work, operands, &types)
+    }
+
+    fn push(
+        &mut self,
+        work: Work,
+        operands: Vec<ValueIndex>,
+        types: &[&TensorType],
+    ) -> Result<Vec<ValueIndex>> {
+        let results: Vec<ValueIndex> = types.iter().map(|ty| self.value(ty)).collect::<Result<_>>()?;
+        self.flat.nodes.push(FlatNode { work, operands, results: results.clone() });
+        Ok(results)
+    }
+
+    fn work(&mut self, op: &Op) -> Result<Work> {
+        Ok(match *op {
+            Op::Constant(id) => Work::Constant(self.constants.get(self.module, id)),
+            Op::If { then_func, else_func } => {
+                Work::If { then: self.inner(then_func)?, otherwise: self.inner(else_func)? }
+            }
+            Op::While { cond, body } => Work::While { cond: self.inner(cond)?, body: self.inner(body)? },
+            Op::Repeat { count, body } => Work::Repeat { count, body: self.inner(body)? },
+            _ => Work::Op(op.clone()),
+        })
+    }
+
+    fn inner(&mut self, func: FuncId) -> Result<Box<Flat>> {
+        let name = &self.module.funcs[func].name;
+        flatten(self.module, func, self.constants, self.fuse)
+            .map(Box::new)
+            .map_err(|error| errors::in_func(error, name))
+    }
+}
+
+impl Flat {
+    /// The nodes that have each value as an operand, in order.
+    pub fn users(&self) -> Vec<Vec<usize>> {
+        let mut users = vec![Vec::new(); self.values.len()];
+        for (index, node) in self.nodes.iter().enumerate() {
+            for &operand in &node.operands {
+                if users[operand].last() != Some(&index) {
+                    users[operand].push(index);
+                }
+            }
+        }
+        users
+    }
+}

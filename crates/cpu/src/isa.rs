@@ -1,0 +1,43 @@
+//! Which instructions this computer has. Every kernel exists for each level and gives, at one level, the
+//! same bits on every computer.
+
+/// Levels, least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Isa {
+    /// What the target guarantees (SSE2 on x86-64, NEON on aarch64), by the compiler's own vectoriser.
+    Portable,
+    /// AVX2 and FMA.
+    Avx2,
+    /// AVX-512 F, BW, DQ and VL.
+    Avx512,
+}
+
+impl Isa {
+    pub const ALL: [Isa; 3] = [Isa::Portable, Isa::Avx2, Isa::Avx512];
+
+    /// The best level of this computer.
+    #[cfg(target_arch = "x86_64")]
+    pub fn detect() -> Isa {
+        let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        let avx512 = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        match (avx2, avx512) {
+            (true, true) => Isa::Avx512,
+            (true, false) => Isa::Avx2,
+            _ => Isa::Portable,
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    pub fn detect() -> Isa {
+        Isa::Portable
+    }
+
+    /// The levels that run here.
+    pub fn available() -> impl Iterator<Item = Isa> {
+        let best = Isa::detect();
+        Isa::ALL.into_iter().filter(move |&isa| isa <= best)
+    }
+}

@@ -1,0 +1,212 @@
+//! A compiled model: plans by input shapes, made when first needed and kept.
+
+#![allow(unsafe_code)]
+
+use crate::errors;
+use crate::exec::{self, Frame};
+use crate::flat::{Constants, flatten};
+use crate::options::CompileOptions;
+use crate::plan::{self, Packed, Plan};
+use crate::pool::Pool;
+use pando_base::{DType, Result, Shape, Tensor};
+use pando_graph::{Dim, Func, FuncId, Module, bind_dims, rebuild};
+use rustc_hash::FxHashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Time of one step of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepTime {
+    /// The kind of step: `gemm`, `elementwise`, …
+    pub name: &'static str,
+    pub seconds: f64,
+}
+
+/// Ready to run. Runs at the same time are safe; they share the threads.
+pub struct Model {
+    module: Module,
+    main: FuncId,
+    options: CompileOptions,
+    pool: Pool,
+    constants: Mutex<Constants>,
+    packed: Mutex<Packed>,
+    plans: Mutex<FxHashMap<Vec<Shape>, Arc<Planned>>>,
+}
+
+/// A plan and the memory of its finished runs.
+struct Planned {
+    plan: Plan,
+    frames: Mutex<Vec<Frame>>,
+}
+
+/// Compiles the function `main` of a valid module. Where all sizes are numbers, the plan is made at once.
+pub fn compile(module: &Module, options: &CompileOptions) -> Result<Model> {
+    let module = if options.fuse { rebuild(module)? } else { module.clone() };
+    let main = module.main().ok_or_else(errors::no_main)?;
+    let model = Model {
+        main,
+        options: options.clone(),
+        pool: Pool::new(options.threads),
+        constants: Mutex::default(),
+        packed: Mutex::default(),
+        plans: Mutex::default(),
+        module,
+    };
+    let shapes: Option<Vec<Shape>> = model.main_func().param_types().iter().map(|ty| ty.shape()).collect();
+    if let Some(shapes) = shapes {
+        model.planned(&shapes)?;
+    }
+    Ok(model)
+}
+
+impl Model {
+    /// The results for these inputs. Named dimensions take their numbers from the inputs' shapes.
+    pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        self.run_timed(inputs, None)
+    }
+
+    /// As [`Model::run`], into tensors of the results' types and shapes: nothing is allocated once a run
+    /// with these shapes has been.
+    pub fn run_into(&self, inputs: &[Tensor], outputs: &mut [Tensor]) -> Result<()> {
+        let planned = self.planned(&self.checked_shapes(inputs)?)?;
+        let results = &planned.plan.results;
+        if outputs.len() != results.len() {
+            return Err(errors::wrong_output(outputs.len(), "no result", "more"));
+        }
+        for (position, (output, view)) in outputs.iter().zip(results).enumerate() {
+            let found = format!("{}{}", output.dtype(), output.shape());
+            let expected = format!("{}{}", view.dtype, shape_of(&view.sizes));
+            if found != expected {
+                return Err(errors::wrong_output(position, &expected, &found));
+            }
+        }
+        self.with_frame(&planned, inputs, None, |frame| {
+            for (output, view) in outputs.iter_mut().zip(results) {
+                // SAFETY: as in `run_timed`.
+                output.bytes_mut().copy_from_slice(unsafe { result_bytes(frame, view) });
+            }
+        })
+    }
+
+    /// The results and the time of every step.
+    pub fn profile(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, Vec<StepTime>)> {
+        let mut seconds = Vec::new();
+        let results = self.run_timed(inputs, Some(&mut seconds))?;
+        let planned = self.planned(&self.checked_shapes(inputs)?)?;
+        let times = planned.plan.steps.iter().zip(seconds);
+        Ok((results, times.map(|(step, seconds)| StepTime { name: step.name(), seconds }).collect()))
+    }
+
+    /// Bytes of the arena that runs with these input shapes use, and of constants prepared for them.
+    pub fn memory_bytes(&self, shapes: &[Shape]) -> Result<(usize, usize)> {
+        let planned = self.planned(shapes)?;
+        Ok((planned.plan.arena_bytes, planned.plan.kept_bytes))
+    }
+
+    fn run_timed(&self, inputs: &[Tensor], timing: Option<&mut Vec<f64>>) -> Result<Vec<Tensor>> {
+        let planned = self.planned(&self.checked_shapes(inputs)?)?;
+        let mut results = Vec::new();
+        self.with_frame(&planned, inputs, timing, |frame| {
+            results.extend(planned.plan.results.iter().map(|view| {
+                let mut tensor = Tensor::zeros(view.dtype, shape_of(&view.sizes));
+                // SAFETY: the run is over, the frame is still ours, and results are dense.
+                tensor.bytes_mut().copy_from_slice(unsafe { result_bytes(frame, view) });
+                tensor
+            }));
+        })?;
+        Ok(results)
+    }
+
+    fn with_frame(
+        &self,
+        planned: &Planned,
+        inputs: &[Tensor],
+        timing: Option<&mut Vec<f64>>,
+        read: impl FnOnce(&Frame),
+    ) -> Result<()> {
+        let mut frame = lock(&planned.frames).pop().unwrap_or_else(|| Frame::new(&planned.plan));
+        let pointers = inputs.iter().map(|tensor| tensor.bytes().as_ptr());
+        // SAFETY: `checked_shapes` has compared types and sizes with the parameters'; the tensors are
+        // borrowed until the call returns.
+        let result = unsafe { exec::run(&planned.plan, &mut frame, &self.pool, pointers, timing) };
+        if result.is_ok() {
+            read(&frame);
+        }
+        lock(&planned.frames).push(frame);
+        result
+    }
+
+    fn main_func(&self) -> &Func {
+        &self.module.funcs[self.main]
+    }
+
+    /// The inputs' shapes if they suit the parameters, names aside.
+    fn checked_shapes(&self, inputs: &[Tensor]) -> Result<Vec<Shape>> {
+        let types = self.main_func().param_types();
+        if types.len() != inputs.len() {
+            return Err(errors::wrong_input_count(types.len(), inputs.len()));
+        }
+        for (position, (tensor, ty)) in inputs.iter().zip(types).enumerate() {
+            let fits = |(dim, &size): (&Dim, &u64)| dim.known().is_none_or(|known| known == size);
+            let same_rank = ty.rank() == tensor.shape().rank();
+            if tensor.dtype() != ty.dtype
+                || !same_rank
+                || !ty.dims.iter().zip(tensor.shape().iter()).all(fits)
+            {
+                return Err(errors::wrong_input(position, ty, tensor.dtype(), tensor.shape()));
+            }
+        }
+        Ok(inputs.iter().map(|tensor| tensor.shape().clone()).collect())
+    }
+
+    fn planned(&self, shapes: &[Shape]) -> Result<Arc<Planned>> {
+        if let Some(planned) = lock(&self.plans).get(shapes) {
+            return Ok(Arc::clone(planned));
+        }
+        let bindings = self.bindings(shapes)?;
+        let bound = if bindings.is_empty() { None } else { Some(bind_dims(&self.module, &bindings)?) };
+        let module = bound.as_ref().unwrap_or(&self.module);
+        let flat = flatten(module, self.main, &mut lock(&self.constants), self.options.fuse)?;
+        let plan = plan::plan(&flat, &self.options, &self.pool, &mut lock(&self.packed))?;
+        let planned = Arc::new(Planned { plan, frames: Mutex::default() });
+        lock(&self.plans).insert(shapes.to_vec(), Arc::clone(&planned));
+        Ok(planned)
+    }
+
+    /// What the shapes say about the names in the parameters' types.
+    fn bindings(&self, shapes: &[Shape]) -> Result<Vec<(String, u64)>> {
+        let mut bindings: Vec<(String, u64)> = Vec::new();
+        for (ty, shape) in self.main_func().param_types().into_iter().zip(shapes) {
+            for (dim, &size) in ty.dims.iter().zip(shape.iter()) {
+                let Dim::Named(name) = dim else { continue };
+                match bindings.iter().find(|(known, _)| **known == **name) {
+                    Some(&(_, first)) if first != size => {
+                        return Err(errors::binding_conflict(name, first, size));
+                    }
+                    Some(_) => {}
+                    None => bindings.push((name.to_string(), size)),
+                }
+            }
+        }
+        Ok(bindings)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What a panic could leave behind is whole: entries are inserted in one piece.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn shape_of(sizes: &[usize]) -> Shape {
+    sizes.iter().map(|&size| size as u64).collect()
+}
+
+/// # Safety
+/// The frame's plan has run and does not run while the slice lives; `view` is one of its results.
+unsafe fn result_bytes<'a>(frame: &'a Frame, view: &crate::view::View) -> &'a [u8] {
+    let size = view.num_elements() * DType::size_bytes(view.dtype) as usize;
+    if size == 0 {
+        return &[];
+    }
+    // SAFETY: results are dense and start their buffers.
+    unsafe { std::slice::from_raw_parts(frame.pointer(view.buffer), size) }
+}

@@ -1,0 +1,215 @@
+//! Makes steps of nodes. Layout ops become views; the rest becomes a step each, the cheapest that suits.
+
+use super::product::is_summed_in_f32;
+use super::reduce::is_small;
+use super::{Draft, Place, Plan, Planner, program};
+use crate::flat::{Flat, FlatNode, FlatType, Work};
+use crate::kernel::elementwise::convert;
+use crate::kernel::half;
+use crate::step::control::Control;
+use crate::step::fallback::Fallback;
+use crate::step::movement::{Movement, pad_views};
+use crate::step::order::Order;
+use crate::step::program::{Input, Instr, Program, Slot};
+use crate::step::{Kind, Step};
+use crate::view::View;
+use pando_base::{DType, Result, Tensor};
+use pando_graph::{Op, Pad};
+
+impl Planner<'_> {
+    pub(super) fn node(&mut self, index: usize, node: &FlatNode) -> Result<()> {
+        match self.groups.root(index) {
+            Some(root) if root == index => {
+                let view = self.group(root);
+                self.views[node.results[0]] = Some(view);
+                return Ok(());
+            }
+            Some(_) => return Ok(()),
+            None => {}
+        }
+        let results = match &node.work {
+            Work::Op(op) => self.op(op, node),
+            Work::Constant(tensor) => vec![self.constant(tensor)],
+            Work::Composite(composite) => vec![self.rows(*composite, node)],
+            Work::If { then, otherwise } => {
+                let (then, otherwise) = (self.child(then)?, self.child(otherwise)?);
+                self.control(node, Control::If { then, otherwise }, None)
+            }
+            Work::While { cond, body } => {
+                let (cond, body) = (self.child(cond)?, self.child(body)?);
+                self.control(node, Control::While { cond, body }, Some(DType::Bool))
+            }
+            Work::Repeat { count, body } => {
+                let body = self.child(body)?;
+                self.control(node, Control::Repeat { count: *count, body }, Some(DType::I32))
+            }
+        };
+        for (&value, view) in node.results.iter().zip(results) {
+            self.views[value] = Some(view);
+        }
+        Ok(())
+    }
+
+    fn constant(&mut self, tensor: &Tensor) -> View {
+        let sizes: Vec<usize> = tensor.shape().iter().map(|&size| size as usize).collect();
+        let view = View::dense(crate::view::BufferId::default(), tensor.dtype(), &sizes);
+        let place = Some(Place::Const(tensor.clone()));
+        let buffer = self.buffers.push(Draft { bytes: view.num_bytes(), place, is_const: true });
+        View { buffer, ..view }
+    }
+
+    fn group(&mut self, root: usize) -> View {
+        let members: Vec<usize> = (0..=root).filter(|&node| self.groups.root(node) == Some(root)).collect();
+        let drafted = program::draft(self, root, &members);
+        self.attach(root, drafted.program, drafted.inputs)
+    }
+
+    fn child(&mut self, flat: &Flat) -> Result<usize> {
+        let plan: Plan = super::plan(flat, self.options, self.pool, self.shared)?;
+        self.children.push(plan);
+        Ok(self.children.len() - 1)
+    }
+
+    fn control(&mut self, node: &FlatNode, control: Control, scratch: Option<DType>) -> Vec<View> {
+        let operands = self.operands(node);
+        let inputs: Vec<View> = operands.into_iter().map(|view| self.dense(view)).collect();
+        let scratch = scratch.map(|dtype| self.new_view(dtype, &[], false));
+        self.emit_several(Kind::Control(control), inputs, node, scratch)
+    }
+
+    pub(super) fn emit_several(
+        &mut self,
+        kind: Kind,
+        inputs: Vec<View>,
+        node: &FlatNode,
+        scratch: Option<View>,
+    ) -> Vec<View> {
+        let flat = self.flat;
+        let is_const = inputs.iter().all(|view| self.is_const(view));
+        let types = node.results.iter().map(|&value| &flat.values[value]);
+        let outputs: Vec<View> = types.map(|ty| self.new_view(ty.dtype, &ty.sizes, is_const)).collect();
+        self.steps.push(Step { kind, inputs, outputs: outputs.clone(), scratch });
+        outputs
+    }
+
+    fn op(&mut self, op: &Op, node: &FlatNode) -> Vec<View> {
+        let flat = self.flat;
+        let ty = &flat.values[node.results[0]];
+        let operands = self.operands(node);
+        let first = || operands[0].clone();
+        vec![match op {
+            Op::Reshape { .. } => self.reshaped(&operands[0], &ty.sizes),
+            Op::Transpose { perm } => first().transpose(perm),
+            Op::Broadcast { axes, .. } => first().broadcast(&ty.sizes, axes),
+            Op::Slice(slice) => first().slice(&slice.begin, &slice.step, &ty.sizes),
+            Op::Reverse { axes } => first().reverse(axes),
+            Op::Bitcast(dtype) => View { dtype: *dtype, ..first() },
+            Op::Concat { axis } => {
+                let kind = Kind::Movement(Movement::Concat { axis: *axis });
+                self.emit(kind, operands, ty.dtype, &ty.sizes)
+            }
+            Op::Pad(pad) => self.pad(pad, operands, ty),
+            Op::Iota { axis, .. } => {
+                let inner = ty.sizes[axis + 1..].iter().product();
+                let kind = Kind::Movement(Movement::Iota { inner, size: ty.sizes[*axis] });
+                self.emit(kind, Vec::new(), ty.dtype, &ty.sizes)
+            }
+            Op::Random { distribution, .. } => {
+                let seed = vec![self.dense(first())];
+                self.emit(Kind::Order(Order::Random(*distribution)), seed, ty.dtype, &ty.sizes)
+            }
+            _ if operands.iter().any(|view| matches!(view.dtype, DType::F8(..))) => {
+                return self.fallback(op, node, operands);
+            }
+            Op::Sort(sort) => return self.sort(sort, node, operands),
+            Op::Scatter { axis, combine } => self.scatter(*axis, *combine, operands, ty),
+            Op::Reduce { func, axes } => self.reduce(*func, axes, first(), ty),
+            Op::ReduceWindow(window) if is_small(&window.window) => self.reduce_window(window, first(), ty),
+            Op::Scan(scan) => self.scan(scan, first(), ty),
+            Op::Gather { axis } => self.gather(*axis, operands, ty),
+            Op::Dot(dot) if all_summed_in_f32(&operands, ty) => self.dot(dot, operands, ty),
+            Op::Dot(dot) if all_bytes(&operands, ty) => {
+                let operands = operands.into_iter().map(|view| self.as_f32(view)).collect();
+                self.dot(dot, operands, ty)
+            }
+            Op::Dot(dot) if ty.dtype.is_int() => self.integer_dot(dot, operands, ty),
+            Op::Conv(conv) if all_bytes(&operands, ty) && ty.sizes.len() <= 5 => {
+                let operands = operands.into_iter().map(|view| self.as_f32(view)).collect();
+                self.conv(conv, operands, ty)
+            }
+            Op::Conv(conv) if all_summed_in_f32(&operands, ty) && ty.sizes.len() <= 5 => {
+                self.conv(conv, operands, ty)
+            }
+            _ => return self.fallback(op, node, operands),
+        }]
+    }
+
+    /// Converted element by element, dense.
+    pub(super) fn converted(&mut self, view: View, dtype: DType) -> View {
+        if view.dtype == dtype {
+            return self.dense(view);
+        }
+        let kernel = convert(self.options.isa, view.dtype, dtype).expect("both have registers");
+        let program = Program {
+            inputs: vec![Input::of(&view)],
+            instrs: vec![Instr::Unary(kernel, Slot::Input(0), Slot::Output)],
+            registers: 0,
+            output_bytes: dtype.size_bytes() as usize,
+        };
+        let sizes = view.sizes.clone();
+        self.emit(Kind::Elementwise(program), vec![view], dtype, &sizes)
+    }
+
+    /// Floats of 16 bits and integers of 8 as f32: for steps that read nothing else.
+    pub(super) fn as_f32(&mut self, view: View) -> View {
+        let isa = self.options.isa;
+        let is_byte = matches!(view.dtype, DType::I8 | DType::U8);
+        let widen = half::widen(isa, view.dtype);
+        let Some(kernel) = widen.or_else(|| convert(isa, view.dtype, DType::F32).filter(|_| is_byte)) else {
+            return view;
+        };
+        let program = Program {
+            inputs: vec![Input::of(&view)],
+            instrs: vec![Instr::Unary(kernel, Slot::Input(0), Slot::Output)],
+            registers: 0,
+            output_bytes: 4,
+        };
+        let sizes = view.sizes.clone();
+        self.emit(Kind::Elementwise(program), vec![view], DType::F32, &sizes)
+    }
+
+    fn pad(&mut self, pad: &Pad, operands: Vec<View>, ty: &FlatType) -> View {
+        let output = View::dense(operands[0].buffer, ty.dtype, &ty.sizes);
+        let parts = Box::new(pad_views(pad, &operands[0], &output));
+        self.emit(Kind::Movement(Movement::Pad(parts)), operands, ty.dtype, &ty.sizes)
+    }
+
+    fn gather(&mut self, axis: usize, operands: Vec<View>, ty: &FlatType) -> View {
+        let inputs: Vec<View> = operands.into_iter().map(|view| self.dense(view)).collect();
+        let sizes = &inputs[0].sizes;
+        let movement = Movement::Gather {
+            outer: sizes[..axis].iter().product(),
+            rows: sizes[axis],
+            row: sizes[axis + 1..].iter().product(),
+        };
+        self.emit(Kind::Movement(movement), inputs, ty.dtype, &ty.sizes)
+    }
+
+    fn fallback(&mut self, op: &Op, node: &FlatNode, operands: Vec<View>) -> Vec<View> {
+        let flat = self.flat;
+        let types = |values: &[usize]| values.iter().map(|&value| &flat.values[value]).collect::<Vec<_>>();
+        let fallback = Fallback::new(op, &types(&node.operands), &types(&node.results));
+        let inputs = operands.into_iter().map(|view| self.dense(view)).collect();
+        self.emit_several(Kind::Fallback(fallback), inputs, node, None)
+    }
+}
+
+fn all_summed_in_f32(operands: &[View], result: &FlatType) -> bool {
+    operands.iter().all(|view| is_summed_in_f32(view.dtype)) && is_summed_in_f32(result.dtype)
+}
+
+/// Integers of 8 bits, summed in at most 32: more bits would need more than i32 totals.
+fn all_bytes(operands: &[View], result: &FlatType) -> bool {
+    let bytes = operands.iter().all(|view| matches!(view.dtype, DType::I8 | DType::U8));
+    bytes && result.dtype.is_int() && result.dtype.size_bytes() <= 4
+}

@@ -1,0 +1,69 @@
+//! Places buffers in one arena: each gets the lowest gap among those live with it, largest first among those
+//! that begin together. A buffer lives from the step that writes it first to the one that uses it last.
+
+use super::Draft;
+use crate::step::Step;
+use crate::view::{BufferId, View};
+use pando_base::{Arena, SideTable};
+
+/// Offsets are multiples of this: a cache line.
+pub const ALIGN: usize = 64;
+
+/// First and last step that use a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    pub first: usize,
+    pub last: usize,
+}
+
+/// The lives of all buffers that steps or results name.
+pub fn lives(steps: &[Step], results: &[View]) -> SideTable<BufferId, Option<Life>> {
+    let mut lives: SideTable<BufferId, Option<Life>> = SideTable::with_default(None);
+    for (index, step) in steps.iter().enumerate() {
+        for view in step.inputs.iter().chain(&step.outputs).chain(&step.scratch) {
+            let first = lives[view.buffer].map_or(index, |life| life.first);
+            lives[view.buffer] = Some(Life { first, last: index });
+        }
+    }
+    for view in results {
+        let first = lives[view.buffer].map_or(0, |life| life.first);
+        lives[view.buffer] = Some(Life { first, last: usize::MAX });
+    }
+    lives
+}
+
+/// Offsets of the buffers without a place that are not constants, and the arena's size.
+pub(super) fn place(
+    steps: &[Step],
+    results: &[View],
+    drafts: &Arena<BufferId, Draft>,
+) -> (SideTable<BufferId, Option<usize>>, usize) {
+    let lives = lives(steps, results);
+    let mut order: Vec<(BufferId, Life)> = drafts
+        .iter()
+        .filter(|(_, draft)| draft.place.is_none() && !draft.is_const)
+        .filter_map(|(id, _)| Some((id, lives[id]?)))
+        .collect();
+    order.sort_by_key(|&(id, life)| (life.first, std::cmp::Reverse(drafts[id].bytes), id));
+    let mut offsets = SideTable::with_default(None);
+    // Live buffers by offset: (begin, end, last step).
+    let mut live: Vec<(usize, usize, usize)> = Vec::new();
+    let mut size = 0;
+    for (id, life) in order {
+        live.retain(|&(_, _, last)| last >= life.first);
+        let bytes = drafts[id].bytes.next_multiple_of(ALIGN);
+        let mut begin = 0;
+        let mut at = 0;
+        for &(other_begin, other_end, _) in &live {
+            if begin + bytes <= other_begin {
+                break;
+            }
+            begin = begin.max(other_end);
+            at += 1;
+        }
+        live.insert(at, (begin, begin + bytes, life.last));
+        size = size.max(begin + bytes);
+        offsets[id] = Some(begin);
+    }
+    (offsets, size)
+}

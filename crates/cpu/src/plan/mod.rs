@@ -1,0 +1,294 @@
+//! From a flat function to steps over buffers. `groups.rs` says which elementwise nodes are one pass,
+//! `lower.rs` makes steps of nodes, `program.rs` makes register programs, `memory.rs` places buffers,
+//! `check.rs` proves the placement.
+//!
+//! Steps whose operands are all constants run once, while planning. Cost: linear in the nodes, but for
+//! placing buffers (quadratic in those live at a time) and for running the constant steps.
+
+pub mod check;
+mod conv;
+mod groups;
+mod lower;
+mod memory;
+mod product;
+mod program;
+mod reduce;
+
+use crate::errors;
+use crate::exec::{Bytes, Frame, prepare};
+use crate::flat::{Flat, FlatNode, ValueIndex, Work};
+use crate::options::CompileOptions;
+use crate::pool::Pool;
+use crate::step::movement::Movement;
+use crate::step::packing::Packing;
+use crate::step::{Kind, Step};
+use crate::view::{BufferId, Sizes, Strides, View};
+use groups::Groups;
+use pando_base::{Arena, DType, Result, Tensor};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// Most bytes a plan may take: beyond, sizes are a mistake rather than a wish.
+const MAX_BYTES: u128 = 1 << 42;
+
+pub struct Plan {
+    pub buffers: Arena<BufferId, Buffer>,
+    pub steps: Vec<Step>,
+    pub params: Vec<BufferId>,
+    /// Dense, at the start of their buffers, none of which is a parameter.
+    pub results: Vec<View>,
+    /// Bodies of branches and loops.
+    pub children: Vec<Plan>,
+    pub arena_bytes: usize,
+    /// Bytes of constants computed while planning, packed weights among them.
+    pub kept_bytes: usize,
+}
+
+pub struct Buffer {
+    pub bytes: usize,
+    pub place: Place,
+}
+
+#[derive(Clone)]
+pub enum Place {
+    Param,
+    Const(Tensor),
+    /// Computed while planning.
+    Kept(Arc<Bytes>),
+    /// Offset into the arena, in bytes.
+    Arena(usize),
+}
+
+/// A buffer whose place is not known yet.
+struct Draft {
+    bytes: usize,
+    place: Option<Place>,
+    is_const: bool,
+}
+
+struct Planner<'a> {
+    flat: &'a Flat,
+    options: &'a CompileOptions,
+    pool: &'a Pool,
+    groups: Groups,
+    /// The nodes that use each value.
+    users: Vec<Vec<usize>>,
+    views: Vec<Option<View>>,
+    buffers: Arena<BufferId, Draft>,
+    steps: Vec<Step>,
+    children: Vec<Plan>,
+    shared: &'a mut Packed,
+    /// What this plan packs that others will want.
+    packing: Vec<(PackedKey, BufferId)>,
+}
+
+/// Packed constants of all plans of a model: packed once.
+#[derive(Default)]
+pub struct Packed(FxHashMap<PackedKey, Arc<Bytes>>);
+
+/// A constant (by the address of its elements, which the model keeps), the view of it, and how it is packed.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct PackedKey {
+    address: usize,
+    offset: isize,
+    sizes: Sizes,
+    strides: Strides,
+    /// See [`Packing::key`].
+    packing: ([usize; 5], Strides),
+}
+
+/// Plans a flat function.
+pub fn plan(flat: &Flat, options: &CompileOptions, pool: &Pool, shared: &mut Packed) -> Result<Plan> {
+    let mut planner = Planner {
+        flat,
+        options,
+        pool,
+        shared,
+        packing: Vec::new(),
+        groups: Groups::of(flat, options.fuse),
+        users: flat.users(),
+        views: vec![None; flat.values.len()],
+        buffers: Arena::new(),
+        steps: Vec::new(),
+        children: Vec::new(),
+    };
+    let params = planner.params();
+    for (index, node) in flat.nodes.iter().enumerate() {
+        check_sizes(flat, node)?;
+        planner.node(index, node)?;
+    }
+    let results = planner.results();
+    planner.finish(params, results)
+}
+
+impl Planner<'_> {
+    fn params(&mut self) -> Vec<BufferId> {
+        let flat = self.flat;
+        let buffers = flat.params.iter().map(|&value| {
+            let ty = &flat.values[value];
+            let bytes = ty.sizes.iter().product::<usize>() * ty.dtype.size_bytes() as usize;
+            let place = Some(Place::Param);
+            let buffer = self.buffers.push(Draft { bytes, place, is_const: false });
+            self.views[value] = Some(View::dense(buffer, ty.dtype, &ty.sizes));
+            buffer
+        });
+        buffers.collect()
+    }
+
+    fn view(&self, value: ValueIndex) -> View {
+        self.views[value].clone().expect("operands are planned before their uses")
+    }
+
+    fn operands(&self, node: &FlatNode) -> Vec<View> {
+        node.operands.iter().map(|&value| self.view(value)).collect()
+    }
+
+    fn is_const(&self, view: &View) -> bool {
+        self.buffers[view.buffer].is_const
+    }
+
+    fn new_view(&mut self, dtype: DType, sizes: &[usize], is_const: bool) -> View {
+        let view = View::dense(BufferId::default(), dtype, sizes);
+        let buffer = self.buffers.push(Draft { bytes: view.num_bytes(), place: None, is_const });
+        View { buffer, ..view }
+    }
+
+    /// Room that a step needs while it runs.
+    fn scratch(&mut self, bytes: usize) -> View {
+        self.new_view(DType::U8, &[bytes], false)
+    }
+
+    /// Packs a constant, or finds it packed.
+    fn packed(&mut self, packing: Packing, view: View, elements: usize) -> View {
+        let Some(Place::Const(tensor)) = &self.buffers[view.buffer].place else {
+            return self.emit(Kind::Packing(packing), vec![view], DType::F32, &[elements]);
+        };
+        let key = PackedKey {
+            address: tensor.bytes().as_ptr() as usize,
+            offset: view.offset,
+            sizes: view.sizes.clone(),
+            strides: view.strides.clone(),
+            packing: packing.key(),
+        };
+        if let Some(bytes) = self.shared.0.get(&key) {
+            let place = Some(Place::Kept(Arc::clone(bytes)));
+            let packed = View::dense(BufferId::default(), DType::F32, &[elements]);
+            let buffer = self.buffers.push(Draft { bytes: packed.num_bytes(), place, is_const: true });
+            return View { buffer, ..packed };
+        }
+        let packed = self.emit(Kind::Packing(packing), vec![view], DType::F32, &[elements]);
+        self.packing.push((key, packed.buffer));
+        packed
+    }
+
+    /// Appends a step with one result.
+    fn emit(&mut self, kind: Kind, inputs: Vec<View>, dtype: DType, sizes: &[usize]) -> View {
+        let is_const = inputs.iter().all(|view| self.is_const(view));
+        let output = self.new_view(dtype, sizes, is_const);
+        self.steps.push(Step { kind, inputs, outputs: vec![output.clone()], scratch: None });
+        output
+    }
+
+    /// The same elements, dense.
+    fn dense(&mut self, view: View) -> View {
+        if view.is_dense() {
+            return View { strides: crate::view::dense_strides(&view.sizes), ..view };
+        }
+        let (dtype, sizes) = (view.dtype, view.sizes.clone());
+        self.emit(Kind::Movement(Movement::Copy), vec![view], dtype, &sizes)
+    }
+
+    /// The same elements in the same order under other sizes.
+    fn reshaped(&mut self, view: &View, sizes: &[usize]) -> View {
+        match view.reshape(sizes) {
+            Some(view) => view,
+            None => self.dense(view.clone()).reshape(sizes).expect("dense views take any sizes"),
+        }
+    }
+
+    /// Results as [`Plan::results`] promises.
+    fn results(&mut self) -> Vec<View> {
+        let flat = self.flat;
+        let results = flat.results.iter().map(|&value| {
+            let view = self.view(value);
+            let whole = view.is_dense() && view.offset == 0;
+            if whole && !matches!(self.buffers[view.buffer].place, Some(Place::Param)) {
+                return view;
+            }
+            let (dtype, sizes) = (view.dtype, view.sizes.clone());
+            self.emit(Kind::Movement(Movement::Copy), vec![view], dtype, &sizes)
+        });
+        results.collect()
+    }
+
+    fn finish(self, params: Vec<BufferId>, results: Vec<View>) -> Result<Plan> {
+        let total: u128 = self.buffers.values().map(|buffer| buffer.bytes as u128).sum();
+        if total > MAX_BYTES {
+            return Err(errors::too_large(total));
+        }
+        let drafts = &self.buffers;
+        let is_constant = |step: &Step| step.outputs.iter().all(|view| drafts[view.buffer].is_const);
+        let (constant, steps): (Vec<Step>, Vec<Step>) = self.steps.into_iter().partition(is_constant);
+        let (offsets, arena_bytes) = memory::place(&steps, &results, drafts);
+        let (constant_offsets, constant_bytes) = memory::place(&constant, &[], drafts);
+        // A constant step's scratch is no constant; it lies in the arena of the preparation.
+        let place = |id: BufferId, draft: &Draft| match &draft.place {
+            Some(place) => place.clone(),
+            None if draft.is_const => Place::Kept(Arc::new(Bytes::new(draft.bytes))),
+            None => Place::Arena(offsets[id].or(constant_offsets[id]).unwrap_or(0)),
+        };
+        let buffers =
+            drafts.iter().map(|(id, draft)| Buffer { bytes: draft.bytes, place: place(id, draft) }).collect();
+        let mut plan = Plan {
+            buffers,
+            steps,
+            params,
+            results,
+            children: self.children,
+            arena_bytes: arena_bytes.max(constant_bytes),
+            kept_bytes: 0,
+        };
+        check::check(&plan);
+        if !constant.is_empty() {
+            prepare(&plan, &constant, &mut Frame::new(&plan), self.pool)?;
+            plan.arena_bytes = arena_bytes;
+        }
+        for (key, buffer) in self.packing {
+            if let Place::Kept(bytes) = &plan.buffers[buffer].place {
+                self.shared.0.insert(key, Arc::clone(bytes));
+            }
+        }
+        drop_unused(&mut plan);
+        Ok(plan)
+    }
+}
+
+/// An error before anything of an absurd size is made.
+fn check_sizes(flat: &Flat, node: &FlatNode) -> Result<()> {
+    let bytes = |&value: &ValueIndex| {
+        let ty = &flat.values[value];
+        let elements: u128 = ty.sizes.iter().map(|&size| size as u128).product();
+        elements * u128::from(ty.dtype.size_bytes())
+    };
+    // A broadcast is a view: only what steps read and write counts, but that is not known yet.
+    let is_view = matches!(&node.work, Work::Op(op) if matches!(op, pando_graph::Op::Broadcast { .. }));
+    let most = node.operands.iter().chain(&node.results).map(bytes).max().unwrap_or(0);
+    if most > MAX_BYTES && !is_view { Err(errors::too_large(most)) } else { Ok(()) }
+}
+
+/// Frees constants that only the preparation has read.
+fn drop_unused(plan: &mut Plan) {
+    let mut used = pando_base::IdSet::new();
+    let views = plan.steps.iter().flat_map(|step| step.inputs.iter().chain(&step.outputs));
+    views.chain(&plan.results).for_each(|view| {
+        used.insert(view.buffer);
+    });
+    for (id, buffer) in plan.buffers.iter_mut() {
+        match &mut buffer.place {
+            Place::Kept(bytes) if !used.contains(id) => *bytes = Arc::new(Bytes::new(0)),
+            Place::Const(tensor) if !used.contains(id) => *tensor = Tensor::zeros(DType::U8, [0]),
+            Place::Kept(_) => plan.kept_bytes += buffer.bytes,
+            _ => {}
+        }
+    }
+}

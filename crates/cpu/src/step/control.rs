@@ -1,0 +1,84 @@
+//! Branches and loops: child plans run on this plan's values. Carried values live in the step's outputs.
+
+#![allow(unsafe_code)]
+
+use super::Step;
+use crate::exec::Run;
+use crate::view::View;
+use pando_base::Result;
+
+/// Numbers are positions in the plan's children.
+pub enum Control {
+    /// The first input is the condition.
+    If {
+        then: usize,
+        otherwise: usize,
+    },
+    While {
+        cond: usize,
+        body: usize,
+    },
+    /// Scratch holds the iteration number.
+    Repeat {
+        count: u64,
+        body: usize,
+    },
+}
+
+pub fn run(control: &Control, step: &Step, run: &mut Run) -> Result<()> {
+    match *control {
+        Control::If { then, otherwise } => {
+            let taken = if read_flag(&step.inputs[0], run) { then } else { otherwise };
+            run.child(taken, &step.inputs[1..])?;
+            copy_results(taken, step, run);
+            Ok(())
+        }
+        Control::While { cond, body } => {
+            carry(step, run);
+            loop {
+                run.child(cond, &step.outputs)?;
+                let flag = step.scratch.as_ref().expect("a while has room for its flag");
+                run.copy_child_result(cond, 0, flag);
+                if !read_flag(flag, run) {
+                    return Ok(());
+                }
+                run.child(body, &step.outputs)?;
+                copy_results(body, step, run);
+            }
+        }
+        Control::Repeat { count, body } => repeat(count, body, step, run),
+    }
+}
+
+fn repeat(count: u64, body: usize, step: &Step, run: &mut Run) -> Result<()> {
+    carry(step, run);
+    let counter = step.scratch.as_ref().expect("a repeat has room for its counter");
+    let inputs: Vec<View> = std::iter::once(counter).chain(&step.outputs).cloned().collect();
+    for iteration in 0..count {
+        // SAFETY: the scratch is this step's own; nothing runs beside it. The counter wraps as i32 does.
+        unsafe { run.memory.bytes_mut(counter) }.copy_from_slice(&(iteration as i32).to_le_bytes());
+        run.child(body, &inputs)?;
+        copy_results(body, step, run);
+    }
+    Ok(())
+}
+
+fn read_flag(view: &View, run: &Run) -> bool {
+    // SAFETY: conditions are dense and nothing runs beside this step.
+    let bytes = unsafe { run.memory.bytes(view) };
+    bytes[0] != 0
+}
+
+/// The operands become the carried values.
+fn carry(step: &Step, run: &Run) {
+    for (from, to) in step.inputs.iter().zip(&step.outputs) {
+        // SAFETY: operands are dense, outputs have their own buffers, and nothing runs beside this step.
+        unsafe { run.memory.bytes_mut(to).copy_from_slice(run.memory.bytes(from)) };
+    }
+}
+
+fn copy_results(child: usize, step: &Step, run: &Run) {
+    for (position, to) in step.outputs.iter().enumerate() {
+        run.copy_child_result(child, position, to);
+    }
+}
