@@ -2,7 +2,7 @@
 //! lowered is found.
 
 use crate::errors;
-use pando_base::{DType, Result, SideTable};
+use pando_base::{DType, Id, Result, SideTable};
 use pando_graph::{Conv, Dot, Func, FuncId, Module, Node, Op, ValueDef, ValueId};
 
 /// Calls that call in turn multiply; beyond this a model is refused.
@@ -49,7 +49,13 @@ fn inline_into(
                 let name = &source.values[node.results[0]].name;
                 let label = if name.is_empty() { module.funcs[callee].name.clone() } else { name.clone() };
                 let unique = format!("{prefix}{label}.{id}.");
-                inline_into(module, callee, &operands, &unique, target)?
+                let before = target.values.len();
+                let results = inline_into(module, callee, &operands, &unique, target)?;
+                for (&old, &new) in node.results.iter().zip(&results).filter(|(_, new)| new.index() >= before)
+                {
+                    keep_name(&source.values[old].name, new, prefix, target);
+                }
+                results
             }
             _ => copy_node(source, node, operands, prefix, target),
         };
@@ -58,6 +64,13 @@ fn inline_into(
         }
     }
     Ok(source.results.iter().map(|&v| map[v].expect("results are values of the function")).collect())
+}
+
+/// What a caller calls the result of a call, it is called in its place: the body's own name says less.
+fn keep_name(name: &str, value: ValueId, prefix: &str, target: &mut Func) {
+    if !name.is_empty() {
+        target.values[value].name = format!("{prefix}{name}");
+    }
 }
 
 fn copy_node(
@@ -71,10 +84,7 @@ fn copy_node(
     let new = target.push_node(node.op.clone(), operands, types);
     let results: Vec<ValueId> = target.nodes[new].results.to_vec();
     for (&old, &value) in node.results.iter().zip(&results) {
-        let name = &source.values[old].name;
-        if !name.is_empty() {
-            target.values[value].name = format!("{prefix}{name}");
-        }
+        keep_name(&source.values[old].name, value, prefix, target);
     }
     results
 }

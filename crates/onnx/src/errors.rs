@@ -121,6 +121,11 @@ pub fn unknown_op(op: &str, domain: &str) -> Error {
     }
 }
 
+/// A subgraph or function in which a node failed: the cause has been noted at that node.
+pub fn failed_inside() -> Error {
+    Error::new("a node inside failed")
+}
+
 pub fn nests_too_deep() -> Error {
     Error::new("functions and subgraphs nest deeper than 64, or a function calls itself")
 }

@@ -13,22 +13,36 @@ pub fn list(json: bool) -> Result<()> {
             machines.iter().map(|m| json!({"name": m.name, "title": m.title, "chips": m.chips})).collect();
         return print_json(&json!({ "systems": rows }));
     }
-    let mut text = format!(
-        "{:<12} {:>6} {:>10} {:>11} {:>12}  {}\n",
-        "system", "chips", "tiles", "SRAM", "f16 peak", "what it is"
-    );
+    let row = |cells: [&str; 6]| {
+        let [name, chips, tiles, sram, peak, title] = cells;
+        format!("{name:<12} {chips:>6} {tiles:>10} {sram:>10} {peak:>14}  {title}\n")
+    };
+    let mut text = row(["system", "chips", "tiles", "SRAM", "f16 peak", "what it is"]);
     for machine in &machines {
-        text += &format!(
-            "{:<12} {:>6} {:>10} {:>8.1} GB {:>9.3} PF  {}\n",
-            machine.name,
-            machine.chips,
-            machine.tiles_total(),
-            machine.sram_bytes() as f64 / 1e9,
-            machine.peak_flops("f16") / 1e15,
-            machine.title
-        );
+        text += &row([
+            &machine.name,
+            &machine.chips.to_string(),
+            &machine.tiles_total().to_string(),
+            &scaled(machine.sram_bytes() as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"]),
+            &scaled(
+                machine.peak_flops("f16"),
+                1000.0,
+                &["FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s", "EFLOP/s"],
+            ),
+            &machine.title,
+        ]);
     }
     print(&text)
+}
+
+/// With the largest unit that leaves a whole part.
+fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
+    let mut unit = 0;
+    while value >= step && unit + 1 < units.len() {
+        value /= step;
+        unit += 1;
+    }
+    format!("{value:.1} {}", units[unit])
 }
 
 pub fn show(name: &str, json: bool) -> Result<()> {

@@ -121,8 +121,11 @@ pub fn run(gemm: &Gemm, step: &Step, run: &mut Run) {
     let [left_elements, _] = gemm.scratch_elements();
     let memory = run.memory;
     let scratch = step.scratch.as_ref().map(|view| memory.address(view).cast::<f32>());
+    let blocks = blocks(gemm, run.pool.threads());
     let packed = match &gemm.left {
         Left::Packed(_) => memory.address(&step.inputs[0]).cast::<f32>(),
+        // Rows that only one block uses are packed there, tile by tile, and never leave the L1 cache.
+        Left::Strided(_) if blocks.column_blocks == 1 => std::ptr::null_mut(),
         Left::Strided(matrix) => {
             let to = scratch.expect("a strided left side has scratch");
             pack_left(gemm, matrix, step, to, run);
@@ -135,7 +138,6 @@ pub fn run(gemm: &Gemm, step: &Step, run: &mut Run) {
         spec.fill(memory, &step.inputs[1], &to, run.pool);
         planes = memory.address(&to).cast::<f32>().cast_const();
     }
-    let blocks = blocks(gemm, run.pool.threads());
     let task = Task { gemm, step, memory, packed: Shared(packed), planes: Shared(planes.cast_mut()), blocks };
     let (rows, columns) = (task.blocks.row_blocks.tiles, task.blocks.column_blocks);
     run.pool.run(gemm.batch * rows * columns, &|index| {
@@ -203,8 +205,8 @@ fn blocks(gemm: &Gemm, threads: usize) -> Blocks {
 }
 
 thread_local! {
-    /// A block's part of B, and its results before the epilogue.
-    static ROOM: RefCell<[Vec<Line>; 2]> = const { RefCell::new([Vec::new(), Vec::new()]) };
+    /// A block's part of B, its results before the epilogue, and a tile of A.
+    static ROOM: RefCell<[Vec<Line>; 3]> = const { RefCell::new([Vec::new(), Vec::new(), Vec::new()]) };
 }
 
 fn room(lines: &mut Vec<Line>, elements: usize) -> *mut f32 {
@@ -257,7 +259,7 @@ impl Task<'_> {
         let block = self.block(batch, row, column);
         let gemm = self.gemm;
         let direct = gemm.epilogue.is_none() && block.wide.1 == block.columns.1;
-        ROOM.with_borrow_mut(|[right, results]| {
+        ROOM.with_borrow_mut(|[right, results, tile]| {
             let panels = block.wide.1.div_ceil(gemm.tiles.columns);
             let right = room(right, panels * gemm.tiles.columns * gemm.k_block().min(gemm.k.max(1)));
             let (c, stride) = if direct {
@@ -265,8 +267,10 @@ impl Task<'_> {
             } else {
                 (room(results, block.rows.1 * block.wide.1 * (1 + usize::from(gemm.integers))), block.wide.1)
             };
-            // SAFETY: c has the block's rows and columns; right has room for its panels. Both are ours.
-            unsafe { self.product(block, right, c, stride) };
+            let tile = room(tile, gemm.tiles.rows * K_BLOCK);
+            // SAFETY: c has the block's rows and columns; right has room for its panels, tile for a tile of a
+            // block of k. All are ours.
+            unsafe { self.product(block, [tile, right], c, stride) };
             if !direct {
                 let totals = if gemm.integers { block.rows.1 * block.wide.1 } else { 0 };
                 // SAFETY: c holds the block's results; those of integers are i32, of the same size.
@@ -305,20 +309,19 @@ impl Task<'_> {
     }
 
     /// # Safety
-    /// `c` has room for the block at `stride`, `right` for its panels of a block of k.
-    unsafe fn product(&self, block: Block, right: *mut f32, c: *mut f32, stride: usize) {
+    /// `c` has room for the block at `stride`, the rooms for a tile and for the block's panels of a block of k.
+    unsafe fn product(&self, block: Block, rooms: [*mut f32; 2], c: *mut f32, stride: usize) {
         let gemm = self.gemm;
         let (split, panel) = (gemm.split(), gemm.tiles.columns);
-        let left_batches = if let Left::Packed(count) = gemm.left { count } else { gemm.batch };
-        let left = self.packed.0.wrapping_add(block.batch % left_batches * gemm.m * gemm.k);
         let mut begin = 0;
         loop {
             let k = gemm.k_block().min(gemm.k - begin);
             // SAFETY: passed on.
-            let (b, b_stride) = unsafe { self.right(block, begin, k, right) };
+            let (b, b_stride) = unsafe { self.right(block, begin, k, rooms[1]) };
             for tile in block.tiles.0..block.tiles.1 {
                 let (row, height) = (split.begin(tile), split.height(tile));
-                let a = left.wrapping_add(row * gemm.k + begin * height);
+                // SAFETY: passed on.
+                let a = unsafe { self.left(block.batch, (row, height), (begin, k), rooms[0]) };
                 let kernel = gemm.tiles.kernels[height - 1];
                 for (index, first) in (0..block.wide.1).step_by(panel).enumerate() {
                     let columns = panel.min(block.wide.1 - first);
@@ -347,6 +350,31 @@ impl Task<'_> {
                 break;
             }
         }
+    }
+
+    /// A tile of the left side for `k` steps from `begin` on: packed already, or packed now.
+    ///
+    /// # Safety
+    /// `room` has room for the tile.
+    unsafe fn left(
+        &self,
+        batch: usize,
+        (row, height): (usize, usize),
+        (begin, k): (usize, usize),
+        room: *mut f32,
+    ) -> *const f32 {
+        let gemm = self.gemm;
+        let batch_of = match &gemm.left {
+            Left::Strided(matrix) if self.packed.0.is_null() => {
+                let source = matrix.source(self.memory, &self.step.inputs[0], batch);
+                // SAFETY: the tile lies in the operand; the room is ours.
+                unsafe { pack_a(source.at(row, begin), height, k, room) };
+                return room;
+            }
+            Left::Packed(count) => batch % count,
+            Left::Strided(_) => batch,
+        };
+        self.packed.0.wrapping_add(batch_of * gemm.m * gemm.k + row * gemm.k + begin * height)
     }
 
     /// The block's panels for `k` steps from `begin` on, and the distance of panels.

@@ -160,20 +160,26 @@ impl Program {
                 Slot::Output => output.wrapping_add(position * self.output_bytes).cast_const(),
             };
             for instr in &self.instrs {
-                // SAFETY: every slot has room for n elements; see `program_builder.rs` for the types.
-                unsafe {
-                    match *instr {
-                        Instr::Unary(kernel, a, y) => kernel(address(a), address(y).cast_mut(), n),
-                        Instr::Binary(kernel, [a, b], y) => {
-                            kernel(address(a), address(b), address(y).cast_mut(), n);
-                        }
-                        Instr::Select(kernel, [c, a, b], y) => {
-                            kernel(address(c), address(a), address(b), address(y).cast_mut(), n);
-                        }
-                    }
-                }
+                // SAFETY: every slot has room for n elements of the type that the instruction, made for
+                // it by `plan/program.rs`, reads or writes.
+                unsafe { execute(instr, address, n) };
             }
             position += n;
+        }
+    }
+}
+
+/// # Safety
+/// Each slot has room for `n` elements of the instruction's type, aligned to them.
+unsafe fn execute(instr: &Instr, address: impl Fn(Slot) -> *const u8, n: usize) {
+    // SAFETY: as stated.
+    unsafe {
+        match *instr {
+            Instr::Unary(kernel, a, y) => kernel(address(a), address(y).cast_mut(), n),
+            Instr::Binary(kernel, [a, b], y) => kernel(address(a), address(b), address(y).cast_mut(), n),
+            Instr::Select(kernel, [c, a, b], y) => {
+                kernel(address(c), address(a), address(b), address(y).cast_mut(), n);
+            }
         }
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn inline(
     node::nodes(b, &mut inner, &bodies)?;
     let output = |name: &String| match inner.value(name)? {
         Some(value) => Ok(value),
-        None => Err(errors::invalid(format!("a node in the function {} failed", function.name))),
+        None => Err(errors::failed_inside()),
     };
     function.output.iter().map(output).collect()
 }

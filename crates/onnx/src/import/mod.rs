@@ -261,14 +261,13 @@ fn declared_dims(info: &ValueInfoProto, ty: &TensorTypeProto, bound: &[(String, 
     let shape = ty.shape.as_ref().ok_or_else(|| {
         errors::bad_type(&info.name, "its rank is not stated; export the model with ranks, or give the value")
     })?;
+    // Some exporters write -1 or '?' for a size that is not known; that is no name.
     let dim = |(axis, dim): (usize, &crate::proto::Dimension)| match &dim.value {
-        Some(DimensionValue::DimValue(size)) => u64::try_from(*size)
-            .map(Dim::Known)
-            .map_err(|_| errors::bad_type(&info.name, format!("the size {size} is negative"))),
-        Some(DimensionValue::DimParam(name)) if !name.is_empty() => Ok(bound_dim(name, bound)),
-        _ => Ok(bound_dim(&format!("{}_{axis}", info.name), bound)),
+        Some(DimensionValue::DimValue(size)) if *size >= 0 => Dim::Known(*size as u64),
+        Some(DimensionValue::DimParam(name)) if !names::symbol(name).is_empty() => bound_dim(name, bound),
+        _ => bound_dim(&format!("{}_{axis}", info.name), bound),
     };
-    shape.dim.iter().enumerate().map(dim).collect()
+    Ok(shape.dim.iter().enumerate().map(dim).collect())
 }
 
 fn bound_dim(name: &str, bound: &[(String, u64)]) -> Dim {

@@ -25,6 +25,7 @@ pub(super) fn nodes(b: &mut Builder, scope: &mut Scope, nodes: &[NodeProto]) -> 
         match results {
             Ok(Some(values)) => name_outputs(scope, node, values),
             Ok(None) => poison(scope, node),
+            Err(error) if error == errors::failed_inside() => poison(scope, node),
             Err(error) => {
                 scope.env.note(node, &error);
                 poison(scope, node);

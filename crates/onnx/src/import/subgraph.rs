@@ -29,7 +29,7 @@ pub(crate) fn inline(
 fn results(scope: &Scope, graph: &GraphProto) -> Result<Vec<Value>> {
     let result = |name: &str| match scope.value(name)? {
         Some(value) => Ok(value),
-        None => Err(errors::invalid(format!("a node in the subgraph '{}' failed", graph.name))),
+        None => Err(errors::failed_inside()),
     };
     graph.output.iter().map(|info| result(&info.name)).collect()
 }
@@ -43,7 +43,8 @@ enum Source {
 
 /// The values that subgraphs take from outside.
 pub(crate) struct Captures {
-    names: Vec<(String, Value)>,
+    /// Without a value where the node that gives it failed.
+    names: Vec<(String, Option<Value>)>,
     sources: FxHashMap<ValueId, Source>,
     /// What the functions get as arguments: what is no constant.
     pub args: Vec<ValueId>,
@@ -60,8 +61,10 @@ impl Captures {
         };
         for name in captured_names(graphs) {
             // Names that are nowhere are reported at the node that uses them.
-            let Some(Some(value)) = scope.get(&name) else { continue };
-            captures.add(b, value);
+            let Some(value) = scope.get(&name) else { continue };
+            if let Some(value) = value {
+                captures.add(b, value);
+            }
             captures.names.push((name, value.clone()));
         }
         Ok(captures)
@@ -95,8 +98,8 @@ impl Captures {
     pub fn scope<'a>(&self, b: &mut Builder, outer: &Scope<'a>, params: &[ValueId]) -> Scope<'a> {
         let mut scope = Scope { depth: outer.depth + 1, ..Scope::new(outer.env, outer.opsets) };
         for (name, value) in &self.names {
-            let value = self.inside(b, value, params);
-            scope.set(name, value);
+            let value = value.as_ref().map(|value| self.inside(b, value, params));
+            scope.names.insert(name.clone(), value);
         }
         scope
     }

@@ -145,8 +145,10 @@ fn transposed_pads(
 ) -> Result<Vec<(i64, i64)>> {
     let rank = window.len();
     let auto = c.string("auto_pad", "NOTSET");
-    let given = c.moderate_ints("pads")?.filter(|pads| pads.len() == 2 * rank).unwrap_or_else(|| vec![0; 2 * rank]);
-    let extra = c.moderate_ints("output_padding")?.filter(|pads| pads.len() == rank).unwrap_or_else(|| vec![0; rank]);
+    let given =
+        c.moderate_ints("pads")?.filter(|pads| pads.len() == 2 * rank).unwrap_or_else(|| vec![0; 2 * rank]);
+    let extra =
+        c.moderate_ints("output_padding")?.filter(|pads| pads.len() == rank).unwrap_or_else(|| vec![0; rank]);
     let output = c.moderate_ints("output_shape")?;
     let mut result = Vec::new();
     for axis in 0..rank {
@@ -204,11 +206,13 @@ pub(super) fn along(c: &mut Ctx, value: ValueId, x: ValueId, axis: Option<usize>
 /// Columns of windows added back to where they were taken from.
 pub(super) fn col2im(c: &mut Ctx) -> Result<ValueId> {
     let x = c.x(0)?;
-    let as_sizes = |ints: Vec<i64>| ints.into_iter().map(|size| size.clamp(0, 1 << 40) as u64).collect::<Vec<u64>>();
+    let as_sizes =
+        |ints: Vec<i64>| ints.into_iter().map(|size| size.clamp(0, 1 << 40) as u64).collect::<Vec<u64>>();
     let (image, window) = (as_sizes(c.known_ints(1)?), as_sizes(c.known_ints(2)?));
     let rank = image.len();
     let (strides, dilations) = (spatial(c, "strides", rank)?, spatial(c, "dilations", rank)?);
-    let pads = c.moderate_ints("pads")?.filter(|pads| pads.len() == 2 * rank).unwrap_or_else(|| vec![0; 2 * rank]);
+    let pads =
+        c.moderate_ints("pads")?.filter(|pads| pads.len() == 2 * rank).unwrap_or_else(|| vec![0; 2 * rank]);
     let shape = c.shape(x)?;
     let taps = window.iter().fold(1u64, |n, &size| n.saturating_mul(size));
     let ([batch, rows, blocks], true) = (&shape[..], window.len() == rank && taps > 0) else {

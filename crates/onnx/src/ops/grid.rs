@@ -346,7 +346,8 @@ pub(super) fn deform_conv(c: &mut Ctx) -> Result<ValueId> {
     else {
         return Err(errors::invalid("operand, kernel and offsets need rank 4"));
     };
-    let (strides, dilations) = (super::conv::spatial(c, "strides", 2)?, super::conv::spatial(c, "dilations", 2)?);
+    let (strides, dilations) =
+        (super::conv::spatial(c, "strides", 2)?, super::conv::spatial(c, "dilations", 2)?);
     let pads = c.moderate_ints("pads")?.filter(|pads| pads.len() == 4).unwrap_or_else(|| vec![0; 4]);
     let positive = |c: &Ctx, name: &str| c.int(name, 1).clamp(1, 1 << 20) as u64;
     let (groups, parts) = (positive(c, "group"), positive(c, "offset_group"));

@@ -203,7 +203,8 @@ pub(super) fn max_unpool(c: &mut Ctx) -> Result<ValueId> {
     let (x, places) = (c.x(0)?, c.x(1)?);
     let rank = c.rank(x).saturating_sub(2);
     let (window, strides) = (spatial(c, "kernel_shape", rank)?, spatial(c, "strides", rank)?);
-    let pads = c.moderate_ints("pads")?.filter(|pads| pads.len() == 2 * rank).unwrap_or_else(|| vec![0; 2 * rank]);
+    let pads =
+        c.moderate_ints("pads")?.filter(|pads| pads.len() == 2 * rank).unwrap_or_else(|| vec![0; 2 * rank]);
     // Places count within the size that the attributes imply, whatever size is asked for.
     let mut natural = c.shape(x)?;
     for axis in 0..rank {

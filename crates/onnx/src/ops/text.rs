@@ -36,7 +36,8 @@ pub(super) fn split(c: &mut Ctx) -> Result<Vec<Value>> {
     let x = c.text(0)?;
     let delimiter = c.string("delimiter", "");
     let most = c.int_opt("maxsplit").and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX - 1);
-    let pieces: Vec<Vec<String>> = x.strings.iter().map(|string| split_one(string, &delimiter, most)).collect();
+    let pieces: Vec<Vec<String>> =
+        x.strings.iter().map(|string| split_one(string, &delimiter, most)).collect();
     let width = pieces.iter().map(Vec::len).max().unwrap_or(0);
     let counts: Vec<i128> = pieces.iter().map(|row| row.len() as i128).collect();
     let filled = pieces.into_iter().flat_map(|mut row| {
@@ -170,9 +171,9 @@ impl Grams {
             let skips = if run.len() == 1 { 0 } else { self.skips };
             for step in 1..=skips + 1 {
                 let fits = |start: &usize| start + (run.len() - 1) * step < row.len();
-                let found = (0..row.len()).take_while(fits).filter(|&start| {
-                    run.iter().enumerate().all(|(i, item)| *item == row[start + i * step])
-                });
+                let found = (0..row.len())
+                    .take_while(fits)
+                    .filter(|&start| run.iter().enumerate().all(|(i, item)| *item == row[start + i * step]));
                 counts[place as usize] += found.count() as f64;
             }
         }
