@@ -13,7 +13,9 @@ pub fn constraint(op: &str, label: &str, what: impl Display) -> Error {
 pub fn unknown_dims(ty: &TensorType) -> Error {
     let names: Vec<String> = ty.dims.iter().filter(|dim| dim.known().is_none()).map(Dim::to_string).collect();
     let names = names.join(", ");
-    Error::new(format!("the type {ty} has sizes without a number: {names}; give each a number (--dim NAME=N)"))
+    Error::new(format!(
+        "the type {ty} has sizes without a number: {names}; give each a number (--dim NAME=N)"
+    ))
 }
 
 pub fn too_large(what: impl Display) -> Error {
