@@ -211,14 +211,26 @@ fn from_file(port: &Port, path: &std::path::Path, sizes: &mut Vec<(String, u64)>
     )))
 }
 
+/// One file an output.
 fn write_outputs(directory: &std::path::Path, names: &[String], outputs: &[Tensor]) -> Result<()> {
     std::fs::create_dir_all(directory).map_err(|error| {
         Error::in_file(directory.display().to_string(), format!("cannot be made a directory: {error}"))
     })?;
-    names
-        .iter()
-        .zip(outputs)
-        .try_for_each(|(name, tensor)| npy::write(&directory.join(format!("{name}.npy")), tensor))
+    let mut taken = Vec::new();
+    names.iter().zip(outputs).try_for_each(|(name, tensor)| {
+        taken.push(file_name(name, &taken));
+        npy::write(&directory.join(format!("{}.npy", taken[taken.len() - 1])), tensor)
+    })
+}
+
+/// A name is a stranger's: what could leave the directory or make no file name becomes `_`.
+fn file_name(name: &str, taken: &[String]) -> String {
+    let safe = |c: char| if c.is_alphanumeric() || "_-.".contains(c) { c } else { '_' };
+    let mut file: String = name.chars().map(safe).collect();
+    while file.is_empty() || file.starts_with('.') || taken.contains(&file) {
+        file.insert(0, '_');
+    }
+    file
 }
 
 fn report(
@@ -296,5 +308,19 @@ impl Summary {
             max: values.iter().copied().reduce(f64::max),
             mean,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::file_name;
+
+    #[test]
+    fn names_stay_in_the_directory() {
+        let taken = vec!["gpu_0_softmax_1".to_string()];
+        assert_eq!(file_name("gpu_0/softmax_1", &[]), "gpu_0_softmax_1");
+        assert_eq!(file_name("gpu_0/softmax_1", &taken), "_gpu_0_softmax_1");
+        assert_eq!(file_name("../../etc/x", &[]), "_.._.._etc_x");
+        assert_eq!(file_name("", &[]), "_");
     }
 }
