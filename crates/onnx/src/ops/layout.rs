@@ -211,7 +211,8 @@ fn apply_cut(c: &mut Ctx, x: ValueId, cut: &Cut) -> Result<ValueId> {
 
 /// A slice of a dimension without a number.
 fn named_cut(c: &mut Ctx, x: ValueId, cut: &Cut, dim: &Dim, mut slice: Slice) -> Result<ValueId> {
-    const TO_THE_END: i64 = i32::MAX as i64;
+    // Exporters write 10^9 and the largest numbers of their types for "to the end".
+    const TO_THE_END: i64 = 1 << 29;
     let open = || errors::needs_size(format!("dimension {} ({dim}) of a slice like this", cut.axis));
     if cut.step == -1 && cut.begin == Size::Int(-1) && cut.end.int().is_some_and(|end| end < -TO_THE_END) {
         return c.b.reverse(x, &[cut.axis]);
