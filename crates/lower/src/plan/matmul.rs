@@ -150,11 +150,13 @@ impl Problem<'_> {
         let counts = |axis: usize| part_counts(sizes[axis].div_ceil(grains[axis]), tiles);
         let lists: [Vec<u64>; 4] = std::array::from_fn(counts);
         let mut best: Option<(u64, u64, MatmulPlan)> = None;
-        for &batch in &lists[BATCH] {
-            for &inner in &lists[INNER] {
-                for &rows in lists[ROWS].iter().take_while(|&&rows| batch * inner * rows <= tiles) {
-                    let most = tiles / (batch * inner * rows);
-                    for &columns in lists[COLUMNS].iter().take_while(|&&columns| columns <= most) {
+        // Most parts first: a good split is found early, and the bound then spares most others.
+        let up_to =
+            |axis: usize, most: u64| lists[axis].iter().rev().copied().filter(move |&parts| parts <= most);
+        for columns in up_to(COLUMNS, tiles) {
+            for rows in up_to(ROWS, tiles / columns) {
+                for inner in up_to(INNER, tiles / (columns * rows)) {
+                    for batch in up_to(BATCH, tiles / (columns * rows * inner)) {
                         self.consider([inner, batch, rows, columns], &split, &grains, &sizes, &mut best);
                     }
                 }
