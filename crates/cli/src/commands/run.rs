@@ -169,7 +169,7 @@ fn shape_of(port: &Port, sizes: &[(String, u64)]) -> Result<Shape> {
         let named = || sizes.iter().find(|(name, _)| *name == dim.to_string()).map(|&(_, size)| size);
         dim.known().or_else(named).ok_or_else(|| {
             Error::new(format!(
-                "input {} is {}: give its dimension a size with --dim {dim}=N",
+                "input {} is {}: give its dimension a size, such as --dim {dim}=8",
                 port.name, port.ty
             ))
         })

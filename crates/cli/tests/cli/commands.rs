@@ -322,3 +322,30 @@ fn reports_do_not_destroy_what_is_there() {
     assert_eq!(null.status, 0, "{}", null.stderr);
     assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
 }
+
+/// `models/make_onnx.py` writes the model and prints what ones give: 0.02297737 and 0.97702265.
+#[test]
+fn onnx_models_run_and_are_profiled() {
+    let dir = scratch("onnx");
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    let header = format!("{:<117}\n", "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 4), }");
+    bytes.extend_from_slice(&(header.len() as u16).to_le_bytes());
+    bytes.extend_from_slice(header.as_bytes());
+    (0..4).for_each(|_| bytes.extend_from_slice(&1.0f32.to_le_bytes()));
+    std::fs::write(dir.join("x.npy"), bytes).unwrap();
+    let input = format!("x={}", dir.join("x.npy").display());
+    // The file gives N its size.
+    for engine in [&[][..], &["--reference"], &["--dim", "N=1", "--system", "tiny4"]] {
+        let run = pando(&[&["run", "models/tiny.onnx", "--input", &input, "--json"], engine].concat());
+        assert_eq!(run.status, 0, "{engine:?}: {}", run.stderr);
+        let output = json(&run)["outputs"][0].clone();
+        assert_eq!(output["name"], "y");
+        assert!((output["min"].as_f64().unwrap() - 0.022_977_37).abs() < 1e-6, "{engine:?}: {output}");
+        assert!((output["max"].as_f64().unwrap() - 0.977_022_65).abs() < 1e-6, "{engine:?}: {output}");
+    }
+    let run = pando(&["run", "models/tiny.onnx"]);
+    assert_eq!(run.status, 1);
+    assert!(run.stderr.contains("--dim N="), "{}", run.stderr);
+    let run = pando(&["profile", "models/tiny.onnx", "--system", "m2000", "--micro-batch", "64", "--json"]);
+    assert_eq!((run.status, json(&run)["fits"].clone()), (0, Value::Bool(true)), "{}", run.stderr);
+}
