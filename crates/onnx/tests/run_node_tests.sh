@@ -11,4 +11,4 @@ if [ ! -d "$work/data" ]; then
     mv "$work/data.part" "$work/data"
 fi
 cd "$root"
-PANDO_ONNX_NODE_TESTS="$work/data" cargo test -p pando-onnx --test node_tests -- --nocapture "$@"
+PANDO_ONNX_NODE_TESTS="$work/data" cargo test -p pando-onnx --locked --test node_tests -- --nocapture "$@"
