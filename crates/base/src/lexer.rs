@@ -171,12 +171,6 @@ impl Cursor {
         (self.tokens[self.at].line, self.tokens[self.at].col)
     }
 
-    /// Line and column of the token last taken.
-    pub fn last_position(&self) -> (u32, u32) {
-        let token = &self.tokens[self.at.saturating_sub(1)];
-        (token.line, token.col)
-    }
-
     #[expect(clippy::should_implement_trait, reason = "a cursor never runs out: it ends in End")]
     pub fn next(&mut self) -> TokenKind {
         let kind = self.tokens[self.at].kind.clone();

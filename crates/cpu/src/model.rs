@@ -9,7 +9,7 @@ use crate::options::CompileOptions;
 use crate::plan::{self, Packed, Plan};
 use crate::pool::Pool;
 use pando_base::{DType, Result, Shape, Tensor};
-use pando_graph::{Dim, Func, FuncId, Module, bind_dims, rebuild};
+use pando_graph::{Dim, Func, FuncId, Module, bind_dims, check_expanded_size, rebuild};
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -40,6 +40,7 @@ struct Planned {
 
 /// Compiles the function `main` of a valid module. Where all sizes are numbers, the plan is made at once.
 pub fn compile(module: &Module, options: &CompileOptions) -> Result<Model> {
+    check_expanded_size(module)?;
     let module = if options.fuse { rebuild(module)? } else { module.clone() };
     let main = module.main().ok_or_else(errors::no_main)?;
     let model = Model {

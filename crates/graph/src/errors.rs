@@ -138,3 +138,9 @@ pub fn missing_symbol(op: &str) -> Error {
 pub fn stray_symbol(op: &str, name: &str) -> Error {
     Error::new(format!("{op} takes no @{name} after it"))
 }
+
+pub fn too_many_operations(most: u64) -> Error {
+    Error::new(format!(
+        "@main: with every call replaced by its body the model has more than {most} operations"
+    ))
+}

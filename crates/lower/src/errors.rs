@@ -33,9 +33,3 @@ pub fn too_many_elements(func: &str, value: &str) -> Error {
         "{func}: {value} has more than 2^40 elements, more than any machine holds; use smaller sizes"
     ))
 }
-
-pub fn too_many_nodes(func: &str, most: usize) -> Error {
-    Error::new(format!(
-        "@{func}: with every call replaced by its body the model has more than {most} operations"
-    ))
-}

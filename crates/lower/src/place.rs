@@ -19,8 +19,6 @@ pub struct Placed {
     pub fixed: FixedMemory,
     /// First address after the fixed memory of the fullest tile.
     pub base_bytes: u64,
-    /// Address after the last variable, on any tile.
-    pub end_bytes: u64,
 }
 
 struct Item {
@@ -52,14 +50,13 @@ pub fn place(program: &Program, machine: &Machine) -> Placed {
         .collect();
     items.sort_by_key(|item| (!item.constant, std::cmp::Reverse(item.bytes), item.var));
     let mut placement = Placement::default();
-    let (mut placed, mut end_bytes): (Vec<(u64, Item)>, u64) = (Vec::new(), base_bytes);
+    let mut placed: Vec<(u64, Item)> = Vec::new();
     for item in items {
         let offset = lowest_free(&placed, &item, base_bytes);
         placement.offset_bytes[item.var] = offset;
-        end_bytes = end_bytes.max(offset + item.bytes);
         placed.push((offset, item));
     }
-    Placed { placement, live, fixed, base_bytes, end_bytes }
+    Placed { placement, live, fixed, base_bytes }
 }
 
 fn lowest_free(placed: &[(u64, Item)], item: &Item, base: u64) -> u64 {

@@ -3,15 +3,13 @@
 
 use crate::errors;
 use pando_base::{DType, Id, Result, SideTable};
-use pando_graph::{Conv, Dot, Func, FuncId, Module, Node, Op, ValueDef, ValueId};
-
-/// Calls that call in turn multiply; beyond this a model is refused.
-const MOST_NODES: usize = 1_000_000;
+use pando_graph::{Conv, Dot, Func, FuncId, Module, Node, Op, ValueDef, ValueId, check_expanded_size};
 
 /// A module whose only function is `main`, without calls: callees' nodes stand in their place. Names of
 /// inlined values get the callee's name before them.
 pub fn inline_calls(module: &Module) -> Result<Module> {
     let main = module.main().ok_or_else(errors::no_main)?;
+    check_expanded_size(module)?;
     let mut out = Module { consts: module.consts.clone(), ..Module::default() };
     let source = &module.funcs[main];
     let mut target = Func::new(&source.name);
@@ -20,7 +18,7 @@ pub fn inline_calls(module: &Module) -> Result<Module> {
         .iter()
         .map(|&p| target.push_param(&source.values[p].name, source.ty(p).clone()))
         .collect();
-    target.results = inline_into(module, main, &args, "", &mut target)?;
+    target.results = inline_into(module, main, &args, "", &mut target);
     out.funcs.push(target);
     Ok(out)
 }
@@ -32,16 +30,13 @@ fn inline_into(
     args: &[ValueId],
     prefix: &str,
     target: &mut Func,
-) -> Result<Vec<ValueId>> {
+) -> Vec<ValueId> {
     let source = &module.funcs[func];
     let mut map: SideTable<ValueId, Option<ValueId>> = SideTable::default();
     for (&param, &arg) in source.params.iter().zip(args) {
         map[param] = Some(arg);
     }
     for (id, node) in source.nodes.iter() {
-        if target.nodes.len() > MOST_NODES {
-            return Err(errors::too_many_nodes(&source.name, MOST_NODES));
-        }
         let operands: Vec<ValueId> =
             node.operands.iter().map(|&v| map[v].expect("operands come first")).collect();
         let results = match node.op {
@@ -50,7 +45,7 @@ fn inline_into(
                 let label = if name.is_empty() { module.funcs[callee].name.clone() } else { name.clone() };
                 let unique = format!("{prefix}{label}.{id}.");
                 let before = target.values.len();
-                let results = inline_into(module, callee, &operands, &unique, target)?;
+                let results = inline_into(module, callee, &operands, &unique, target);
                 for (&old, &new) in node.results.iter().zip(&results).filter(|(_, new)| new.index() >= before)
                 {
                     keep_name(&source.values[old].name, new, prefix, target);
@@ -63,7 +58,7 @@ fn inline_into(
             map[old] = Some(new);
         }
     }
-    Ok(source.results.iter().map(|&v| map[v].expect("results are values of the function")).collect())
+    source.results.iter().map(|&v| map[v].expect("results are values of the function")).collect()
 }
 
 /// What a caller calls the result of a call, it is called in its place: the body's own name says less.

@@ -152,13 +152,6 @@ fn negated(sums: &TileSums) -> TileSums {
     out
 }
 
-/// Bytes that move between host and chip at a step, once each.
-pub fn host_bytes(program: &Program, var: VarId) -> u64 {
-    let var = &program.vars[var];
-    crate::message::holders(var).iter().map(|holder| holder.block.volume()).sum::<u64>()
-        * var.dtype.size_bytes()
-}
-
 /// The largest variables on a tile at a point, by bytes there, largest first; ties by id.
 pub fn largest_vars(
     program: &Program,

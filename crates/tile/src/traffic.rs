@@ -87,12 +87,7 @@ fn form<'a>(program: &'a Program, exchange: &'a Exchange) -> Form<'a> {
         .collect()
 }
 
-/// Cycles of an exchange: the busiest port decides.
-pub fn exchange_cost(program: &Program, exchange: &Exchange, chip: &Chip) -> ExchangeCost {
-    ports_cost(&port_use(program, exchange, chip.exchange.tiles_per_bus), chip)
-}
-
-/// The cost of an exchange whose port use is known, one entry per tile.
+/// The cost of an exchange whose port use is known, one entry per tile: the busiest port decides.
 pub fn ports_cost(ports: &[PortUse], chip: &Chip) -> ExchangeCost {
     let mut cost = ExchangeCost::default();
     for (tile, port) in ports.iter().enumerate() {

@@ -229,11 +229,9 @@ fn sizes_beyond_every_machine() {
             "func @f{level}(%x: f32[2]) -> f32[2] {{\n  %a = {callee} : f32[2]\n  %b = {again} : f32[2]\n  return %b\n}}\n"
         );
     }
-    expect(
-        &pando(&["profile", &file("calls.graph", &text), "--system", "mk2"]),
-        1,
-        &["more than 1000000 operations"],
-    );
+    let calls = file("calls.graph", &text);
+    expect(&pando(&["profile", &calls, "--system", "mk2"]), 1, &["more than 1000000 operations"]);
+    expect(&pando(&["run", &calls]), 1, &["more than 1000000 operations"]);
     let long = file("long.graph", &"x".repeat(1 << 20));
     let run = pando(&["run", &long]);
     expect(&run, 1, &["long.graph:1:1"]);

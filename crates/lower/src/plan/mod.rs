@@ -55,7 +55,7 @@ pub fn plan(module: &Module, machine: &Machine, options: &Options) -> Result<Pla
         matmuls: FxHashMap::default(),
     };
     for (id, node) in func.nodes.iter() {
-        let method = planner.node(id, node);
+        let method = planner.node(node);
         planner.plan.methods[id] = Some(method);
     }
     planner.settle_unused();
@@ -85,7 +85,7 @@ pub(crate) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    fn node(&mut self, id: NodeId, node: &Node) -> Method {
+    fn node(&mut self, node: &Node) -> Method {
         match &node.op {
             Op::Constant(_) => Method::Direct,
             Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select | Op::Convert(_) => {
@@ -96,8 +96,8 @@ impl Planner<'_> {
             | Op::Slice(_)
             | Op::Pad(_)
             | Op::Concat { .. }
-            | Op::Reverse { .. } => self.free(id, node),
-            Op::Reshape { .. } => self.reshape(id, node),
+            | Op::Reverse { .. } => self.free(node),
+            Op::Reshape { .. } => self.reshape(node),
             Op::Transpose { perm } => self.transpose(perm, node),
             Op::Reduce { axes, .. } => self.reduce(axes, node),
             Op::Dot(dot) => self.matmul(dot, node),
@@ -186,7 +186,7 @@ impl Planner<'_> {
     }
 
     /// Results whose layout is free: as the first user's other operand lies, else balanced.
-    fn free(&mut self, _: NodeId, node: &Node) -> Method {
+    fn free(&mut self, node: &Node) -> Method {
         let value = node.results[0];
         let shape = self.shape(value);
         let layout = match self.hint(value) {
@@ -213,7 +213,7 @@ impl Planner<'_> {
     }
 
     /// Row-major order is kept, so the result is split where the operand is if that is possible.
-    fn reshape(&mut self, _: NodeId, node: &Node) -> Method {
+    fn reshape(&mut self, node: &Node) -> Method {
         let (operand, value) = (node.operands[0], node.results[0]);
         let (shape, dtype) = (self.shape(value), self.dtype(value));
         let source = self.settled(operand);
