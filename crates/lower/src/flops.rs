@@ -16,7 +16,11 @@ fn node_flops(func: &Func, node: &Node) -> u64 {
     let size = |value: ValueId, dim: usize| func.ty(value).dims[dim].known().unwrap_or(0);
     match &node.op {
         Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select => out,
-        Op::Reduce { .. } => elements(node.operands[0]),
+        Op::Reduce { .. } | Op::Scan(_) => elements(node.operands[0]),
+        Op::Scatter { combine: Some(_), .. } => elements(node.operands[2]),
+        Op::ReduceWindow(window) => {
+            window.window.iter().fold(out, |product, &size| product.saturating_mul(size))
+        }
         Op::Dot(dot) => {
             let summed: u64 = dot.contract.iter().map(|&(dim, _)| size(node.operands[0], dim)).product();
             out.saturating_mul(summed).saturating_mul(2)

@@ -3,7 +3,9 @@
 
 use crate::errors;
 use pando_base::{DType, Id, Result, SideTable};
-use pando_graph::{Conv, Dot, Func, FuncId, Module, Node, Op, ValueDef, ValueId, check_expanded_size};
+use pando_graph::{
+    Conv, Dot, Func, FuncId, Module, Node, Op, ReduceWindow, ValueDef, ValueId, check_expanded_size,
+};
 
 /// A module whose only function is `main`, without calls: callees' nodes stand in their place. Names of
 /// inlined values get the callee's name before them.
@@ -175,18 +177,16 @@ fn why_unsupported(func: &Func, node: &Node) -> Option<String> {
             })
             .or_else(|| limit(!matrix_type(func.ty(node.operands[0]).dtype), "bool has no product")),
         Op::Dot(_) => limit(!matrix_type(func.ty(node.operands[0]).dtype), "bool has no product"),
-        Op::Random { .. }
-        | Op::Bitcast(_)
-        | Op::Scatter { .. }
-        | Op::ReduceWindow(_)
-        | Op::Scan(_)
-        | Op::Sort(_)
-        | Op::Call(_)
-        | Op::If { .. }
-        | Op::While { .. }
-        | Op::Repeat { .. } => Some(String::new()),
+        Op::ReduceWindow(window) => limit(!is_modest(window), "windows beyond 2^40 elements"),
+        Op::Call(_) | Op::If { .. } | Op::While { .. } | Op::Repeat { .. } => Some(String::new()),
         _ => None,
     }
+}
+
+/// Whether offsets of windows stay within what tile programs can say.
+fn is_modest(window: &ReduceWindow) -> bool {
+    let paddings = window.padding.iter().map(|&(low, _)| low.unsigned_abs());
+    window.strides.iter().copied().chain(paddings).all(|size| size <= LARGEST_TENSOR)
 }
 
 fn matrix_type(dtype: DType) -> bool {

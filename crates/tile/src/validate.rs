@@ -51,6 +51,7 @@ type Check = Result<(), String>;
 /// Elements, tiles and offsets beyond this are refused so that no later sum can overflow.
 const MAX_SIZE: u64 = 1 << 40;
 const MAX_TILES: u32 = 1 << 24;
+const MAX_AXES: usize = 16;
 
 pub fn validate(program: &Program) -> Result<(), Problem> {
     let at = |place: Place| move |message: String| Problem { place, message };
@@ -135,7 +136,9 @@ fn holds_once(var: &Var) -> bool {
 
 fn check_grid(program: &Program, grid: &Grid) -> Check {
     let count: u128 = grid.axes.iter().map(|axis| u128::from(axis.extent)).product();
-    require(grid.axes.len() <= 8 && count <= u128::from(MAX_SIZE), || "(T2) the grid is too large".into())?;
+    require(grid.axes.len() <= MAX_AXES && count <= u128::from(MAX_SIZE), || {
+        "(T2) the grid is too large".into()
+    })?;
     require(grid.axes.iter().all(|axis| axis.extent > 0), || {
         "(T2) an axis of a grid has no coordinates".into()
     })?;

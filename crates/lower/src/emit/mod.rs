@@ -6,9 +6,13 @@ mod elementwise;
 mod lookup;
 mod movement;
 mod reduce;
+mod scan;
+mod scatter;
+mod sort;
+mod window;
 
 use crate::Options;
-use crate::layouts::normalize;
+use crate::layouts::{holds, normalize};
 use crate::plan::{Method, Plan};
 use crate::prepare::value_name;
 use pando_base::{DType, Shape, SideTable};
@@ -82,9 +86,12 @@ impl Emitter<'_> {
             (Op::Dot(_), Method::Matmul(plan)) => self.matmul(node, plan),
             (Op::Conv(_), Method::Conv(plan)) => self.conv(node, plan),
             (Op::Gather { .. }, Method::Gather(plan)) => self.gather(node, plan),
-            (Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select | Op::Convert(_), _) => {
-                self.elementwise(node)
-            }
+            (Op::Scatter { .. }, Method::Scatter(plan)) => self.scatter(node, plan),
+            (Op::Sort(sort), Method::Sort(plan)) => self.sort(sort, node, plan),
+            (op, _) if op.is_elementwise() => self.elementwise(node),
+            (Op::ReduceWindow(window), _) => self.reduce_window(window, node),
+            (Op::Scan(scan), _) => self.scan(scan, node),
+            (Op::Random { distribution, .. }, _) => self.random(*distribution, node),
             (Op::Iota { axis, .. }, _) => self.iota(*axis, node),
             (Op::Broadcast { axes, .. }, _) => self.broadcast(axes, node),
             (Op::Reduce { func, axes }, _) => self.reduce(*func, axes, node),
@@ -142,7 +149,11 @@ impl Emitter<'_> {
 
     /// Storage for the result of a node, in its planned layout.
     fn result(&mut self, node: &Node) -> VarId {
-        let value = node.results[0];
+        self.result_of(node, 0)
+    }
+
+    fn result_of(&mut self, node: &Node, index: usize) -> VarId {
+        let value = node.results[index];
         let role = if self.func.results.contains(&value) { Role::Output } else { Role::Temp };
         let var = self.push_var(
             &self.base_name(value),
@@ -226,7 +237,7 @@ impl Emitter<'_> {
         let shape = self.shape(value);
         let wanted = normalize(layout, &shape);
         let home = self.home(value);
-        if self.program.vars[home].home == wanted {
+        if holds(&self.program.vars[home].home, &wanted, &shape) {
             return home;
         }
         if let Some(&var) = self.fetched.get(&(value, wanted.clone())) {

@@ -5,18 +5,27 @@
 //! one their first user wants. Layouts of values are partitions; where work needs copies of a value,
 //! emission fetches them.
 
+mod along;
 mod conv;
 mod gather;
 mod matmul;
 mod print;
 mod reduce;
+mod scatter;
 mod search;
+mod spread;
+mod window;
 
+pub use along::SortPlan;
+pub(crate) use along::{rows_layout, scan_attrs};
 pub use conv::ConvPlan;
 pub use gather::GatherPlan;
 pub use matmul::MatmulPlan;
 pub use print::print_plan;
 pub use reduce::stages_for;
+pub(crate) use reduce::total_dtype;
+pub use scatter::{ScatterPlan, UPDATES};
+pub(crate) use window::{window_kernel, window_source};
 
 use crate::Options;
 use crate::layouts::{balanced, flat, normalize, without_copies};
@@ -35,6 +44,8 @@ pub enum Method {
     Matmul(MatmulPlan),
     Conv(ConvPlan),
     Gather(GatherPlan),
+    Scatter(ScatterPlan),
+    Sort(SortPlan),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -89,10 +100,9 @@ impl Planner<'_> {
     fn node(&mut self, node: &Node) -> Method {
         match &node.op {
             Op::Constant(_) => Method::Direct,
-            Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select | Op::Convert(_) => {
-                self.elementwise(node)
-            }
+            op if op.is_elementwise() => self.elementwise(node),
             Op::Iota { .. }
+            | Op::Random { .. }
             | Op::Broadcast { .. }
             | Op::Slice(_)
             | Op::Pad(_)
@@ -104,6 +114,10 @@ impl Planner<'_> {
             Op::Dot(dot) => self.matmul(dot, node),
             Op::Conv(conv) => self.conv(conv, node),
             Op::Gather { axis } => self.gather(*axis, node),
+            Op::Scatter { axis, combine } => self.scatter(*axis, *combine, node),
+            Op::ReduceWindow(window) => self.reduce_window(window, node),
+            Op::Scan(scan) => self.scan(scan, node),
+            Op::Sort(sort) => self.sort(sort, node),
             _ => unreachable!("{} was refused as unsupported", node.op),
         }
     }
@@ -168,7 +182,10 @@ impl Planner<'_> {
     }
 
     fn set(&mut self, node: &Node, layout: Layout) {
-        let value = node.results[0];
+        self.set_value(node.results[0], layout);
+    }
+
+    fn set_value(&mut self, value: ValueId, layout: Layout) {
         let layout = normalize(&layout, &self.shape(value));
         self.plan.layouts[value] = Some(layout);
     }
@@ -198,6 +215,9 @@ impl Planner<'_> {
             let operand = node.operands[0];
             let source = crate::layouts::project(&layout, &self.shape(operand), axes);
             self.want(operand, &source);
+        }
+        if let Op::Random { .. } = &node.op {
+            self.want(node.operands[0], &everywhere(&layout, &self.shape(node.operands[0])));
         }
         node.operands.iter().for_each(|&operand| {
             self.settled(operand);
@@ -257,6 +277,11 @@ impl Planner<'_> {
             self.settled(id);
         }
     }
+}
+
+/// A copy of a whole tensor on each tile of a layout.
+pub(crate) fn everywhere(layout: &Layout, shape: &[u64]) -> Layout {
+    Layout { grid: layout.grid.clone(), region: shape.iter().map(|&size| Span::full(size)).collect() }
 }
 
 /// Cycles of a tile that runs one vertex of this cost.

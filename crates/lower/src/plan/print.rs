@@ -56,6 +56,15 @@ fn print_method(method: &Method) -> String {
                 plan.cost.temporary_bytes
             )
         }
+        Method::Scatter(plan) => {
+            let [updates, rows, width] = plan.parts;
+            format!(
+                "  split updates={updates} rows={rows} width={width}{} cycles={}",
+                print_stages(&plan.stages),
+                plan.cycles
+            )
+        }
+        Method::Sort(plan) => format!("  split line={} cycles={}", plan.parts, plan.cycles),
         Method::Gather(plan) => {
             let [rows, indices, width] = plan.parts;
             format!(
