@@ -15,7 +15,14 @@ pub fn predict(py: Python<'_>, args: Vec<String>) -> PyResult<String> {
         Ok(_) => unreachable!("the words begin with profile"),
         Err(error) => return Err(Error::new_err(first_paragraph(&error.to_string()))),
     };
-    py.detach(|| predict_model(&command)).map(|prediction| prediction.json().to_string()).map_err(to_python)
+    py.detach(|| {
+        let prediction = predict_model(&command)?;
+        if let Some(path) = &command.report {
+            prediction.write_report(path, &command)?;
+        }
+        Ok(prediction.json().to_string())
+    })
+    .map_err(to_python)
 }
 
 /// Of a usage message: what is wrong, without the summary of all options.

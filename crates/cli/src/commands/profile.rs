@@ -29,12 +29,12 @@ pub fn profile(args: &ProfileArgs) -> Result<bool> {
     let prediction = predict(args)?;
     prediction.print(args.json)?;
     if let Some(path) = &args.report {
+        prediction.write_report(path, args)?;
         note(&format!("report written to {}", path.display()));
     }
     Ok(prediction.profile.fit.fits)
 }
 
-/// Predicts, and writes the report if the arguments name one.
 pub fn predict(args: &ProfileArgs) -> Result<Prediction> {
     refuse_unavailable(args)?;
     let file = args.model.model.display().to_string();
@@ -55,10 +55,6 @@ pub fn predict(args: &ProfileArgs) -> Result<Prediction> {
     // Every module's entry is called `main`; people know their model by its file.
     if let (Model::Graph(_), Some(stem)) = (&model, args.model.model.file_stem()) {
         profile.program = stem.to_string_lossy().into_owned();
-    }
-    if let Some(path) = &args.report {
-        refuse_own_model(path, &args.model.model)?;
-        pando_profile::write(&profile, path)?;
     }
     Ok(Prediction { profile, machine, compile_s, differences })
 }
@@ -206,6 +202,11 @@ impl Prediction {
             text += &format!("%{name} tile by tile: within {difference:.2e} of the reference evaluator\n");
         }
         print(&text)
+    }
+
+    pub fn write_report(&self, path: &Path, args: &ProfileArgs) -> Result<()> {
+        refuse_own_model(path, &args.model.model)?;
+        pando_profile::write(&self.profile, path)
     }
 
     /// The fields that scripts rely on, and more.
