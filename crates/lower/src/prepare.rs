@@ -2,13 +2,14 @@
 //! lowered is found.
 
 use crate::errors;
+use crate::rewrite::simpler;
 use pando_base::{DType, Id, Result, SideTable};
 use pando_graph::{
     Conv, Dot, Func, FuncId, Module, Node, Op, ReduceWindow, ValueDef, ValueId, check_expanded_size,
 };
 use rustc_hash::FxHashMap;
 
-/// A module whose first function is `main`, without calls: callees' nodes stand in their place. The functions
+/// A module whose first function is `main`, without calls and with operations in simpler terms: callees' nodes stand in their place. The functions
 /// that branches and loops run follow, each of them without calls, too. Names of inlined values get the
 /// callee's name before them.
 pub fn inline_calls(module: &Module) -> Result<Module> {
@@ -90,6 +91,10 @@ impl Inliner<'_> {
         prefix: &str,
         target: &mut Func,
     ) -> Vec<ValueId> {
+        if let Some(result) = simpler(&mut self.out, node, &operands, target) {
+            keep_name(&source.values[node.results[0]].name, result, prefix, target);
+            return vec![result];
+        }
         let types: Vec<_> = node.results.iter().map(|&v| source.ty(v).clone()).collect();
         let mut op = node.op.clone();
         op.funcs_mut().into_iter().for_each(|func| *func = self.func(*func));
@@ -192,13 +197,9 @@ pub fn value_name(func: &Func, value: ValueId) -> String {
 fn why_unsupported(func: &Func, node: &Node) -> Option<String> {
     let limit = |unmet: bool, what: &str| unmet.then(|| format!(": {what}"));
     match &node.op {
-        Op::Pad(pad) => limit(pad.interior.iter().any(|&n| n > 0), "padding between elements"),
-        Op::Conv(conv) => limit(conv.input_dilation.iter().any(|&d| d != 1), "dilation of the input")
-            .or_else(|| {
-                limit(conv.padding.iter().any(|&(low, high)| low < 0 || high < 0), "negative padding")
-            })
-            .or_else(|| limit(!matrix_type(func.ty(node.operands[0]).dtype), "bool has no product")),
-        Op::Dot(_) => limit(!matrix_type(func.ty(node.operands[0]).dtype), "bool has no product"),
+        Op::Conv(_) | Op::Dot(_) => {
+            limit(!matrix_type(func.ty(node.operands[0]).dtype), "bool has no product")
+        }
         Op::ReduceWindow(window) => limit(!is_modest(window), "windows beyond 2^40 elements"),
         Op::Call(_) => unreachable!("calls were inlined"),
         _ => None,
