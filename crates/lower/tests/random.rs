@@ -23,6 +23,7 @@ fn options(dtypes: Vec<DType>) -> GenerateOptions {
         Family::Reduce,
         Family::Window,
         Family::Source,
+        Family::Control,
     ];
     GenerateOptions {
         families: [families.as_slice(), sort].concat(),

@@ -6,6 +6,7 @@
 //! emission fetches them.
 
 mod along;
+mod control;
 mod conv;
 mod gather;
 mod matmul;
@@ -46,18 +47,21 @@ pub enum Method {
     Gather(GatherPlan),
     Scatter(ScatterPlan),
     Sort(SortPlan),
+    /// Plans of the functions that a branch or loop runs, in the order of [`Op::funcs`].
+    Control(Vec<Plan>),
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     pub layouts: SideTable<ValueId, Option<Layout>>,
     pub methods: SideTable<NodeId, Option<Method>>,
 }
 
-/// Plans the only function of an inlined module.
+/// Plans `main`, the first function of an inlined module, and with it the functions that it runs.
 pub fn plan(module: &Module, machine: &Machine, options: &Options) -> Result<Plan> {
-    let func = module.funcs.values().next().expect("an inlined module has one function");
+    let func = module.funcs.values().next().expect("an inlined module has a function");
     let mut planner = Planner {
+        module,
         func,
         machine,
         options,
@@ -66,11 +70,7 @@ pub fn plan(module: &Module, machine: &Machine, options: &Options) -> Result<Pla
         balanced: FxHashMap::default(),
         matmuls: FxHashMap::default(),
     };
-    for (id, node) in func.nodes.iter() {
-        let method = planner.node(node);
-        planner.plan.methods[id] = Some(method);
-    }
-    planner.settle_unused();
+    planner.nodes();
     Ok(planner.plan)
 }
 
@@ -87,6 +87,7 @@ fn first_users(func: &Func) -> SideTable<ValueId, Option<NodeId>> {
 }
 
 pub(crate) struct Planner<'a> {
+    pub module: &'a Module,
     pub func: &'a Func,
     pub machine: &'a Machine,
     pub options: &'a Options,
@@ -97,6 +98,14 @@ pub(crate) struct Planner<'a> {
 }
 
 impl Planner<'_> {
+    fn nodes(&mut self) {
+        for (id, node) in self.func.nodes.iter() {
+            let method = self.node(node);
+            self.plan.methods[id] = Some(method);
+        }
+        self.settle_unused();
+    }
+
     fn node(&mut self, node: &Node) -> Method {
         match &node.op {
             Op::Constant(_) => Method::Direct,
@@ -118,6 +127,9 @@ impl Planner<'_> {
             Op::ReduceWindow(window) => self.reduce_window(window, node),
             Op::Scan(scan) => self.scan(scan, node),
             Op::Sort(sort) => self.sort(sort, node),
+            Op::If { then_func, else_func } => self.branch(*then_func, *else_func, node),
+            Op::Repeat { body, .. } => self.repeat(*body, node),
+            Op::While { cond, body } => self.while_loop(*cond, *body, node),
             _ => unreachable!("{} was refused as unsupported", node.op),
         }
     }
