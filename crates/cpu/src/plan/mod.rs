@@ -6,8 +6,10 @@
 //! placing buffers (quadratic in those live at a time) and for running the constant steps.
 
 pub mod check;
+mod blocked;
 mod conv;
 mod groups;
+pub mod layout;
 mod lower;
 mod memory;
 mod product;

@@ -2,6 +2,7 @@
 //! where they come from.
 
 pub mod control;
+pub mod conv;
 pub mod depthwise;
 pub mod elementwise;
 pub mod fallback;
@@ -32,6 +33,8 @@ pub enum Kind {
     Movement(movement::Movement),
     Gemm(gemm::Gemm),
     Packing(packing::Packing),
+    Conv(conv::Conv),
+    Pool(conv::pool::Pool),
     IntegerDot(integers::IntegerDot),
     Rows(rows::Rows),
     Reduction(reduce::Reduction, pando_base::ReduceFn),
@@ -48,6 +51,8 @@ impl Step {
             Kind::Movement(movement) => movement::run(movement, self, run),
             Kind::Gemm(gemm) => gemm::run(gemm, self, run),
             Kind::Packing(packing) => packing::run(packing, self, run),
+            Kind::Conv(conv) => conv::run(conv, self, run),
+            Kind::Pool(pool) => conv::pool::run(pool, self, run),
             Kind::Depthwise(depthwise) => depthwise::run(depthwise, self, run),
             Kind::IntegerDot(dot) => integers::run(dot, self, run),
             Kind::Rows(rows) => rows::run(rows, self, run),
@@ -67,6 +72,8 @@ impl Step {
             Kind::Gemm(gemm) if matches!(gemm.right, gemm::Right::Windows(_)) => "conv",
             Kind::Gemm(_) => "gemm",
             Kind::Packing(_) => "packing",
+            Kind::Conv(conv) => conv.name(),
+            Kind::Pool(_) => "pool",
             Kind::Depthwise(_) => "depthwise",
             Kind::IntegerDot(_) => "integer_dot",
             Kind::Rows(rows) => rows.name,
@@ -80,8 +87,10 @@ impl Step {
 
 impl Kind {
     /// Whether elementwise work on the result can be done by the step itself.
-    pub fn takes_epilogue(&self) -> bool {
+    pub fn takes_epilogue(&self, output: pando_base::DType) -> bool {
         match self {
+            // The epilogue overwrites the results.
+            Kind::Conv(conv) => conv.epilogue.is_none() && output.size_bytes() == 4,
             Kind::Gemm(gemm) => gemm.epilogue.is_none(),
             Kind::Depthwise(depthwise) => depthwise.epilogue.is_none(),
             _ => false,
@@ -94,6 +103,7 @@ impl Kind {
         match self {
             Kind::Gemm(gemm) => Kind::Gemm(gemm::Gemm { epilogue, ..gemm }),
             Kind::Depthwise(depthwise) => Kind::Depthwise(depthwise::Depthwise { epilogue, ..depthwise }),
+            Kind::Conv(conv) => Kind::Conv(conv::Conv { epilogue, ..conv }),
             _ => unreachable!("only steps that take epilogues are asked"),
         }
     }
