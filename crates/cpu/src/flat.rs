@@ -3,6 +3,7 @@
 //! [`recognise`](crate::recognise) knows stays one node.
 
 use crate::errors;
+use crate::plan::layout::{BlockedConv, blocked};
 use crate::recognise::{Composite, recognise};
 use crate::view::Sizes;
 use pando_base::{DType, Id, Result, Tensor};
@@ -37,6 +38,8 @@ pub enum Work {
     Op(Op),
     Constant(Tensor),
     Composite(Composite),
+    /// Results, and perhaps operands, in blocks of channels.
+    BlockedConv(Box<BlockedConv>),
     If {
         then: Box<Flat>,
         otherwise: Box<Flat>,
@@ -70,7 +73,7 @@ pub fn flatten(module: &Module, func: FuncId, constants: &mut Constants, fuse: b
     let results = flattener.body(func, &params)?;
     let mut flat = flattener.flat;
     (flat.params, flat.results) = (params, results);
-    Ok(flat)
+    Ok(blocked(flat))
 }
 
 struct Flattener<'a> {

@@ -10,6 +10,9 @@ use pando_graph::Op;
 /// Most members of a group: their registers must fit the L1 cache.
 const MAX_MEMBERS: usize = 40;
 
+/// The root of nodes whose work is done elsewhere: no node has this number.
+const TAKEN: usize = usize::MAX;
+
 /// The root of a group is its last node.
 pub struct Groups {
     /// For each node, the root of its group.
@@ -39,6 +42,11 @@ impl Groups {
             }
         }
         Groups { root }
+    }
+
+    /// Takes a node out of its group: a step before does its work.
+    pub fn take(&mut self, node: usize) {
+        self.root[node] = Some(TAKEN);
     }
 
     pub fn root(&self, node: usize) -> Option<usize> {

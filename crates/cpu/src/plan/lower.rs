@@ -29,6 +29,10 @@ impl Planner<'_> {
         }
         let results = match &node.work {
             Work::Op(op) => self.op(index, op, node),
+            Work::BlockedConv(conv) => {
+                self.blocked_conv(conv, node);
+                return Ok(());
+            }
             Work::Constant(tensor) => vec![self.constant(tensor)],
             Work::Composite(composite) => vec![self.rows(*composite, node)],
             Work::If { then, otherwise } => {

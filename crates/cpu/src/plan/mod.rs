@@ -7,8 +7,10 @@
 
 mod attention;
 pub mod check;
+mod blocked;
 mod conv;
 mod groups;
+pub mod layout;
 mod lower;
 mod memory;
 mod order;

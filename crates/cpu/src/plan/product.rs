@@ -196,7 +196,7 @@ impl Planner<'_> {
             None => ty.sizes.clone(),
         };
         let found =
-            (0..inputs.len()).find_map(|input| Some((input, self.product_behind(root, input, &inputs)?)));
+            (0..inputs.len()).find_map(|input| Some((input, self.product_behind(root, input, &inputs, ty.dtype)?)));
         let output = match found {
             None => self.emit(Kind::Elementwise(program), inputs, ty.dtype, &sizes),
             Some((input, at)) => {
@@ -216,7 +216,7 @@ impl Planner<'_> {
     }
 
     /// The position of the step whose whole result is this input and reaches nothing but the group.
-    fn product_behind(&self, root: usize, input: usize, inputs: &[View]) -> Option<usize> {
+    fn product_behind(&self, root: usize, input: usize, inputs: &[View], output: DType) -> Option<usize> {
         let view = &inputs[input];
         let others = inputs.iter().enumerate().any(|(i, other)| i != input && other.buffer == view.buffer);
         let dense = view.is_dense() && view.offset == 0 && view.num_elements() > 0;
@@ -224,7 +224,7 @@ impl Planner<'_> {
             return None;
         }
         let at = self.steps.iter().rposition(|step| step.outputs[0].buffer == view.buffer)?;
-        let takes = self.steps[at].kind.takes_epilogue()
+        let takes = self.steps[at].kind.takes_epilogue(output)
             && self.steps[at].outputs[0].num_elements() == view.num_elements();
         let value = self
             .views

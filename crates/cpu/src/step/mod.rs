@@ -3,6 +3,7 @@
 
 pub mod attention;
 pub mod control;
+pub mod conv;
 pub mod depthwise;
 pub mod elementwise;
 pub mod fallback;
@@ -34,6 +35,8 @@ pub enum Kind {
     Gemm(gemm::Gemm),
     Attention(Box<attention::Attention>),
     Packing(packing::Packing),
+    Conv(conv::Conv),
+    Pool(conv::pool::Pool),
     IntegerDot(integers::IntegerDot),
     Rows(rows::Rows),
     Reduction(reduce::Reduction, pando_base::ReduceFn),
@@ -51,6 +54,8 @@ impl Step {
             Kind::Gemm(gemm) => gemm::run(gemm, self, run),
             Kind::Attention(attention) => attention::run(attention, self, run),
             Kind::Packing(packing) => packing::run(packing, self, run),
+            Kind::Conv(conv) => conv::run(conv, self, run),
+            Kind::Pool(pool) => conv::pool::run(pool, self, run),
             Kind::Depthwise(depthwise) => depthwise::run(depthwise, self, run),
             Kind::IntegerDot(dot) => integers::run(dot, self, run),
             Kind::Rows(rows) => rows::run(rows, self, run),
@@ -71,6 +76,8 @@ impl Step {
             Kind::Gemm(_) => "gemm",
             Kind::Attention(_) => "attention",
             Kind::Packing(_) => "packing",
+            Kind::Conv(conv) => conv.name(),
+            Kind::Pool(_) => "pool",
             Kind::Depthwise(_) => "depthwise",
             Kind::IntegerDot(_) => "integer_dot",
             Kind::Rows(rows) => rows.name,
@@ -83,10 +90,12 @@ impl Step {
 }
 
 impl Kind {
-    /// Whether elementwise work on the result can be done by the step itself: results are in the order of
-    /// their positions.
-    pub fn takes_epilogue(&self) -> bool {
+    /// Whether elementwise work on the result, up to values of a type, can be done by the step itself: results
+    /// are in the order of their positions.
+    pub fn takes_epilogue(&self, output: pando_base::DType) -> bool {
         match self {
+            // The epilogue overwrites the results.
+            Kind::Conv(_) => output.size_bytes() == 4,
             Kind::Gemm(gemm) => gemm.target.is_none(),
             Kind::Attention(attention) => attention.mix.target.is_none(),
             Kind::Depthwise(_) => true,
@@ -100,6 +109,7 @@ impl Kind {
             Kind::Gemm(gemm) => &mut gemm.epilogue,
             Kind::Attention(attention) => &mut attention.mix.epilogue,
             Kind::Depthwise(depthwise) => &mut depthwise.epilogue,
+            Kind::Conv(conv) => &mut conv.epilogue,
             _ => unreachable!("only steps that take epilogues are asked"),
         };
         *epilogue = Some(match epilogue.take() {
