@@ -63,18 +63,24 @@ fn load_graph(path: &Path, name: &str, dims: &[(String, u64)]) -> Result<GraphMo
 }
 
 fn load_onnx(path: &Path, dims: &[(String, u64)]) -> Result<GraphModel> {
-    let options = pando_onnx::Options { dims: dims.to_vec(), ..pando_onnx::Options::default() };
-    let imported = pando_onnx::load_with(path, &options)?;
+    pando_onnx::load_with(path, &onnx_options(dims)).map(of_imported)
+}
+
+pub fn onnx_options(dims: &[(String, u64)]) -> pando_onnx::Options {
+    pando_onnx::Options { dims: dims.to_vec(), ..pando_onnx::Options::default() }
+}
+
+pub fn of_imported(imported: pando_onnx::Imported) -> GraphModel {
     let outputs = imported.outputs.into_iter().filter_map(|output| match output.value {
         OutputValue::Result(position, _) => Some((output.name, position)),
         // Texts, lists and absent outputs are no tensors to print.
         _ => None,
     });
-    Ok(GraphModel {
+    GraphModel {
         outputs: outputs.collect(),
         inputs: imported.inputs.into_iter().map(|input| input.name).collect(),
         module: imported.module,
-    })
+    }
 }
 
 fn no_main() -> Error {

@@ -2,7 +2,7 @@
 
 use crate::args::{MatmulPrecision, RunArgs};
 use crate::commands::profile::refuse_unsound;
-use crate::model::{GraphModel, Model, draw, load, main_types};
+use crate::model::{GraphModel, Model, draw, load, main_types, of_imported, onnx_options};
 use crate::output::{print, print_json};
 use crate::{npy, progress::Progress};
 use pando_base::{Error, Result, Shape, Tensor};
@@ -12,6 +12,7 @@ use pando_machine::Machine;
 use pando_tile::{Program, Role, VarId};
 use serde_json::json;
 use std::fmt::Write;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// An input.
@@ -29,32 +30,64 @@ struct Job<'a> {
     run: Box<Compute<'a>>,
 }
 
+/// What a run gives.
+struct Done {
+    output_names: Vec<String>,
+    outputs: Vec<Tensor>,
+    times_ms: Vec<f64>,
+}
+
 pub fn run(args: &RunArgs) -> Result<()> {
-    let file = args.model.model.display().to_string();
     let threads = args.threads.map_or_else(rayon::current_num_threads, |threads| threads as usize);
     let progress = Progress::new();
     progress.pass("reading the model");
-    let model = load(&args.model)?;
+    let mut done = load(&args.model).and_then(|model| compute(&model, args, threads, &progress));
+    let is_onnx = args.model.model.extension().is_some_and(|extension| extension == "onnx");
+    if done.is_err() && is_onnx {
+        progress.pass("reading the model for these inputs");
+        done = load_for_inputs(args, threads).and_then(|model| compute(&model, args, threads, &progress));
+    }
+    let mut done = done?;
+    drop(progress);
+    if let Some(directory) = &args.output {
+        write_outputs(directory, &done.output_names, &done.outputs)?;
+    }
+    report(args, &done.output_names, &done.outputs, &mut done.times_ms, threads)
+}
+
+/// A model whose sizes depend on its inputs, translated for those of this run.
+fn load_for_inputs(args: &RunArgs, threads: usize) -> Result<Model> {
+    let path = &args.model.model;
+    let options = onnx_options(&args.model.dims);
+    let ports: Vec<Port> = pando_onnx::inputs(path, &options)?
+        .into_iter()
+        .map(|input| Port { name: input.name, ty: input.ty })
+        .collect();
+    let values = inputs(&ports, args).map_err(|error| error.with_file(&path.display().to_string()))?;
+    let named: Vec<_> = ports.into_iter().map(|port| port.name).zip(values).collect();
+    let native = native_options(args, threads);
+    let evaluate =
+        move |module: &pando_graph::Module, args: &[Tensor]| pando_cpu::compile(module, &native)?.run(args);
+    pando_onnx::load_for(path, &named, &options, Arc::new(evaluate)).map(of_imported).map(Model::Graph)
+}
+
+fn compute(model: &Model, args: &RunArgs, threads: usize, progress: &Progress) -> Result<Done> {
+    let file = args.model.model.display().to_string();
     progress.pass("compiling");
     // A system's own problems are not the model's.
     let machine = args.system.as_deref().map(pando_machine::load).transpose()?;
-    let job = job(&model, args, machine, threads).map_err(|error| error.with_file(&file))?;
-    let inputs = inputs(&job, args).map_err(|error| error.with_file(&file))?;
+    let job = job(model, args, machine, threads).map_err(|error| error.with_file(&file))?;
+    let inputs = inputs(&job.inputs, args).map_err(|error| error.with_file(&file))?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     let pool = pool.map_err(|error| Error::new(format!("cannot start {threads} threads: {error}")))?;
     progress.pass("running");
-    let mut times = Vec::new();
-    let mut outputs = Vec::new();
+    let (mut times_ms, mut outputs) = (Vec::new(), Vec::new());
     for _ in 0..args.iterations {
         let start = Instant::now();
         outputs = pool.install(|| (job.run)(&inputs)).map_err(|error| error.with_file(&file))?;
-        times.push(start.elapsed().as_secs_f64() * 1e3);
+        times_ms.push(start.elapsed().as_secs_f64() * 1e3);
     }
-    drop(progress);
-    if let Some(directory) = &args.output {
-        write_outputs(directory, &job.output_names, &outputs)?;
-    }
-    report(args, &job.output_names, &outputs, &mut times, threads)
+    Ok(Done { output_names: job.output_names, outputs, times_ms })
 }
 
 fn job<'a>(model: &'a Model, args: &RunArgs, machine: Option<Machine>, threads: usize) -> Result<Job<'a>> {
@@ -88,16 +121,18 @@ fn graph_job<'a>(
     }
 }
 
-/// With the engine for this computer.
-fn native_job<'a>(model: &'a GraphModel, args: &RunArgs, threads: usize) -> Result<Job<'a>> {
+fn native_options(args: &RunArgs, threads: usize) -> pando_cpu::CompileOptions {
     let matmul_precision = match args.matmul_precision {
         MatmulPrecision::Highest => pando_cpu::MatmulPrecision::Highest,
         MatmulPrecision::High => pando_cpu::MatmulPrecision::High,
         MatmulPrecision::Medium => pando_cpu::MatmulPrecision::Medium,
     };
-    let options =
-        pando_cpu::CompileOptions { threads, matmul_precision, ..pando_cpu::CompileOptions::default() };
-    let compiled = pando_cpu::compile(&model.module, &options)?;
+    pando_cpu::CompileOptions { threads, matmul_precision, ..pando_cpu::CompileOptions::default() }
+}
+
+/// With the engine for this computer.
+fn native_job<'a>(model: &'a GraphModel, args: &RunArgs, threads: usize) -> Result<Job<'a>> {
+    let compiled = pando_cpu::compile(&model.module, &native_options(args, threads))?;
     Ok(graph_job(model, move |args| compiled.run(args)))
 }
 
@@ -139,20 +174,20 @@ fn tile_job(program: &Program) -> Result<Job<'_>> {
 
 /// The inputs from files, the rest drawn; the seed of each is its position's. Files give named dimensions
 /// their sizes.
-fn inputs(job: &Job, args: &RunArgs) -> Result<Vec<Tensor>> {
+fn inputs(ports: &[Port], args: &RunArgs) -> Result<Vec<Tensor>> {
     for (name, _) in &args.inputs {
-        if !job.inputs.iter().any(|port| port.name == *name) {
-            let known: Vec<&str> = job.inputs.iter().map(|port| port.name.as_str()).collect();
+        if !ports.iter().any(|port| port.name == *name) {
+            let known: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
             return Err(Error::new(format!("--input {name}: the model's inputs are {}", known.join(", "))));
         }
     }
     let mut sizes: Vec<(String, u64)> = Vec::new();
     let mut tensors: Vec<Option<Tensor>> = Vec::new();
-    for port in &job.inputs {
+    for port in ports {
         let file = args.inputs.iter().rev().find(|(name, _)| *name == port.name);
         tensors.push(file.map(|(_, path)| from_file(port, path, &mut sizes)).transpose()?);
     }
-    let each = job.inputs.iter().zip(tensors).enumerate().map(|(index, (port, tensor))| match tensor {
+    let each = ports.iter().zip(tensors).enumerate().map(|(index, (port, tensor))| match tensor {
         Some(tensor) => Ok(tensor),
         None => {
             let seed = args.random.wrapping_add(index as u64 * 0x9E37_79B9);
