@@ -226,6 +226,17 @@ def cast(d, op):
     return Case(op, [x.astype(source)], {"to": to})
 
 
+@case("CastLike")
+def cast_like(d, op):
+    kinds = (np.float32, np.float16, np.int32, np.int64, np.uint8)
+    return Case(op, [d.floats(d.shape(0, 3), 0, 50, np.float32).astype(d.pick(*kinds)), np.zeros([1], d.pick(*kinds))])
+
+
+@case("Identity", "Dropout")
+def identity(d, op):
+    return Case(op, [d.numbers(d.shape(0, 3), np.float32, np.float16)])
+
+
 # Layout.
 
 
@@ -295,8 +306,9 @@ def slice_op(d, op):
     shape = d.shape(1, 4, 6)
     axes = d.axes(len(shape))
     starts = [d.int(-8, 8) for _ in axes]
-    ends = [d.pick(-7, -1, 0, 2, 5, 2**31, -(2**31)) for _ in axes]
     steps = [d.pick(1, 1, 2, -1, -2) for _ in axes]
+    # The largest number means "to the end" to ONNX Runtime also where steps go backwards.
+    ends = [d.pick(-7, -1, 0, 2, 5, 2**31 if step > 0 else -(2**31)) for step in steps]
     kind = d.pick(np.int64, np.int32)
     arrays = [np.clip(np.array(v, np.int64), -(2**31), 2**31 - 1).astype(kind) for v in (starts, ends, axes, steps)]
     return Case(op, [d.numbers(shape, np.float32, np.int64), *arrays])
@@ -347,6 +359,13 @@ def reverse_sequence(d, op):
     shape, time = d.shape(2, 4), d.int(0, 1)
     lengths = d.ints([shape[1 - time]], 1, shape[time])
     return Case(op, [d.floats(shape), lengths], {"time_axis": time, "batch_axis": 1 - time})
+
+
+@case("CenterCropPad")
+def center_crop_pad(d, op):
+    shape = d.shape(1, 3)
+    axes = sorted(axis % len(shape) for axis in d.axes(len(shape)))
+    return Case(op, [d.floats(shape), d.ints([len(axes)], 1, 7)], {"axes": axes})
 
 
 @case("Trilu")
@@ -495,6 +514,14 @@ def scatter_elements(d, op):
     return Case(op, [d.floats(shape), indices, d.floats(own)], {"axis": axis, "reduction": reduction}, opset=18)
 
 
+@case("Scatter")
+def scatter(d, op):
+    rows, columns = d.int(2, 5), d.int(1, 4)
+    count = d.int(1, rows)
+    indices = np.stack([d.rng.permutation(rows)[:count] for _ in range(columns)], 1)
+    return Case(op, [d.floats([rows, columns]), indices, d.floats([count, columns])], {"axis": 0}, opset=10)
+
+
 @case("ScatterND")
 def scatter_nd(d, op):
     shape = d.shape(1, 3)
@@ -594,8 +621,11 @@ def conv_transpose(d, op):
     inputs = [d.floats([batch, groups * per_group, *spatial]), d.floats([groups * per_group, outs // groups, *kernel])]
     strides = [d.int(1, 3) for _ in spatial]
     attributes = {"group": groups, "strides": strides, "dilations": [d.int(1, 2) for _ in spatial]}
+    # Where strides are larger than windows ONNX Runtime's sizes for SAME are not the standard's.
+    spans = [(k - 1) * dilation + 1 for k, dilation in zip(kernel, attributes["dilations"])]
     if d.chance(0.4):
-        attributes["auto_pad"] = d.pick("SAME_UPPER", "SAME_LOWER", "VALID")
+        same = all(span >= stride for span, stride in zip(spans, strides))
+        attributes["auto_pad"] = d.pick("SAME_UPPER", "SAME_LOWER", "VALID") if same else "VALID"
     else:
         attributes["pads"] = [d.int(0, k // 2) for k in kernel * 2]
     if d.chance(0.4):
@@ -621,7 +651,27 @@ def pool(d, op):
 
 @case("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
 def global_pool(d, op):
-    return Case(op, [d.floats(d.shape(3, 5))])
+    return Case(op, [d.floats(d.shape(3, 5))], opset=20)
+
+
+@case("MaxUnpool")
+def max_unpool(d, op):
+    n, channels, h, w = d.int(1, 2), d.int(1, 2), d.int(1, 3), d.int(1, 3)
+    # The place of each maximum in its own window of 2 by 2 of the result.
+    rows, columns = np.meshgrid(np.arange(h) * 2, np.arange(w) * 2, indexing="ij")
+    base = np.arange(n * channels).reshape(n, channels, 1, 1) * (4 * h * w)
+    places = base + (rows + d.ints([n, channels, h, w], 0, 1)) * (2 * w) + columns + d.ints([n, channels, h, w], 0, 1)
+    return Case(op, [d.floats([n, channels, h, w]), places], {"kernel_shape": [2, 2], "strides": [2, 2]})
+
+
+@case("Col2Im")
+def col2im(d, op):
+    image, window = [d.int(3, 6), d.int(3, 6)], [d.int(1, 3), d.int(1, 3)]
+    strides, pads = [d.int(1, 2), d.int(1, 2)], [d.int(0, 1) for _ in range(4)]
+    blocks = [(image[a] + pads[a] + pads[a + 2] - window[a]) // strides[a] + 1 for a in (0, 1)]
+    x = d.floats([d.int(1, 2), d.int(1, 3) * window[0] * window[1], blocks[0] * blocks[1]])
+    inputs = [x, np.array(image, np.int64), np.array(window, np.int64)]
+    return Case(op, inputs, {"strides": strides, "pads": pads})
 
 
 # Normalisation.
@@ -678,6 +728,12 @@ def lrn(d, op):
 @case("MeanVarianceNormalization")
 def mean_variance_normalization(d, op):
     return Case(op, [d.floats([d.int(2, 3) for _ in range(4)])], rtol=1e-3, atol=1e-4)
+
+
+@case("SimplifiedLayerNormalization")
+def simplified_layer_normalization(d, op):
+    shape = d.shape(1, 3, 6, 2)
+    return Case(op, [d.floats(shape), d.floats(shape[-1:])], {"axis": -1, "epsilon": 1e-3}, opset=17)
 
 
 # Recurrence.
@@ -821,7 +877,16 @@ def resize(d, op):
         sizes = np.array([*shape[:2], d.int(1, 9), d.int(1, 9)], np.int64)
         return Case(op, [d.floats(shape), None, None, sizes], attributes, opset=19, rtol=1e-3, atol=1e-4)
     scales = np.array([1, 1, d.pick(0.5, 1.5, 2.0, 0.75), d.pick(0.5, 1.0, 2.0, 3.0)], np.float32)
+    if attributes["coordinate_transformation_mode"] == "align_corners":
+        # What the corners are is not clear where the scaled size is no whole number.
+        scales = np.array([1, 1, d.pick(1.0, 2.0), d.pick(1.0, 2.0, 3.0)], np.float32)
     return Case(op, [d.floats(shape), None, scales], attributes, opset=19, rtol=1e-3, atol=1e-4)
+
+
+@case("Upsample")
+def upsample(d, op):
+    scales = np.array([1, 1, d.pick(1, 2, 3), d.pick(1, 2, 3)], np.float32)
+    return Case(op, [d.floats([1, 2, d.int(1, 4), d.int(1, 4)]), scales], {"mode": d.pick("nearest", "linear")}, opset=9)
 
 
 @case("GridSample")
@@ -882,7 +947,9 @@ def affine_grid(d, op):
     batch, volume = d.int(1, 3), d.chance(0.3)
     size = [batch, 2, *([d.int(1, 3)] if volume else []), d.int(2, 4), d.int(2, 4)]
     theta = d.floats([batch, 3, 4] if volume else [batch, 2, 3])
-    return Case(op, [theta, np.array(size, np.int64)], {"align_corners": d.int(0, 1)}, opset=20)
+    # For a size of 1 ONNX Runtime and the standard's reference take opposite corners.
+    corners = d.int(0, 1) if 1 not in size[2:] else 0
+    return Case(op, [theta, np.array(size, np.int64)], {"align_corners": corners}, opset=20)
 
 
 @case("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")

@@ -233,6 +233,8 @@ def matmul_integer_to_float(d, op):
 def nhwc_max_pool(d, op):
     kernel, spatial = [d.int(1, 3), d.int(1, 3)], [d.int(4, 7), d.int(4, 7)]
     attributes = {"kernel_shape": kernel, **windows(d, spatial, kernel)}
+    if "auto_pad" in attributes:
+        attributes.pop("dilations", None)
     return Case(op, [quantised(d, [d.int(1, 2), *spatial, d.int(1, 3)], d.pick(np.uint8, np.int8))], attributes)
 
 

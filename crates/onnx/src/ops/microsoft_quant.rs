@@ -154,9 +154,8 @@ pub(super) fn matmul_integer_to_float(c: &mut Ctx) -> Result<ValueId> {
 pub(super) fn dynamic_quantize_matmul(c: &mut Ctx) -> Result<ValueId> {
     let (scale, bias) = (required(c, 2)?, c.opt(4)?);
     let (weights, weights_zero) = (c.value(1)?.clone(), c.value_opt(3).cloned());
-    let [codes, x_scale, zero]: [Value; 3] = dynamic_quantize_linear(c)?
-        .try_into()
-        .expect("quantising gives codes, a scale and a zero point");
+    let [codes, x_scale, zero]: [Value; 3] =
+        dynamic_quantize_linear(c)?.try_into().expect("quantising gives codes, a scale and a zero point");
     let Value::Tensor(x_scale) = x_scale else { return Err(errors::missing_input(0)) };
     c.inputs = vec![Some(codes), Some(weights), Some(zero), weights_zero];
     let sums = matmul_integer(c)?;

@@ -21,6 +21,7 @@ mod quant;
 mod reduce;
 mod resize;
 mod rnn;
+mod roi;
 mod sequence;
 mod signal;
 mod source;
@@ -238,7 +239,7 @@ const TABLE: &[(&str, Rule)] = &[
     ("MelWeightMatrix", Many(signal::mel_weight_matrix)),
     ("NonMaxSuppression", One(boxes::non_max_suppression)),
     ("Resize", One(resize::resize)),
-    ("RoiAlign", One(grid::roi_align)),
+    ("RoiAlign", One(roi::roi_align)),
     ("STFT", One(signal::stft)),
     ("Upsample", One(resize::upsample)),
     // Strings.
