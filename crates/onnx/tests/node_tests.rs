@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// What was known when the model was imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,7 +27,7 @@ enum Mode {
     Inputs,
 }
 
-/// How a test went with each way to run a graph.
+/// How a test went with each way to run a graph; twice the same where there is one way only.
 struct Outcome {
     evaluator: Result<Mode, String>,
     engine: Result<Mode, String>,
@@ -62,8 +62,22 @@ fn random_operators_agree_with_onnx_runtime() {
     assert!(errors.is_empty(), "{errors}");
 }
 
-/// Runs the tests in the folder that a variable names.
+/// Opt-in: `run_real_models.sh`. Whole models are too much for the evaluator.
+#[test]
+fn real_models_agree_with_onnx_runtime() {
+    let Some(results) = results_with("PANDO_ONNX_MODEL_TESTS", &[run_on_engine]) else { return };
+    for (name, outcome) in &results {
+        println!("{name}: {}", outcome.error().unwrap_or(format!("{:?}", outcome.engine)));
+    }
+    assert!(results.values().all(|outcome| outcome.engine.is_ok()));
+}
+
 fn results_in(variable: &str) -> Option<BTreeMap<String, Outcome>> {
+    results_with(variable, &[run_on_engine, evaluate])
+}
+
+/// Runs the tests in the folder that a variable names.
+fn results_with(variable: &str, ways: &[Run]) -> Option<BTreeMap<String, Outcome>> {
     let Some(folder) = std::env::var_os(variable).map(PathBuf::from) else {
         println!("skipped: {variable} is not set; run crates/onnx/tests/run_node_tests.sh");
         return None;
@@ -74,7 +88,7 @@ fn results_in(variable: &str) -> Option<BTreeMap<String, Outcome>> {
     cases.sort();
     cases.retain(|case| filter.as_ref().is_none_or(|filter| name_of(case).contains(filter.as_str())));
     assert!(filter.is_some() || !cases.is_empty(), "{} holds no tests", folder.display());
-    let results = run_all(&cases);
+    let results = run_all(&cases, ways);
     if filter.is_some() {
         let errors = results.iter().filter_map(|(name, outcome)| Some((name, outcome.error()?)));
         errors.for_each(|(name, error)| println!("{name}: {error}"));
@@ -82,14 +96,14 @@ fn results_in(variable: &str) -> Option<BTreeMap<String, Outcome>> {
     Some(results)
 }
 
-fn run_all(cases: &[PathBuf]) -> BTreeMap<String, Outcome> {
+fn run_all(cases: &[PathBuf], ways: &[Run]) -> BTreeMap<String, Outcome> {
     let (next, results) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     std::thread::scope(|scope| {
         for _ in 0..2 {
             let worker = || loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(case) = cases.get(at) else { return };
-                let outcome = run_case(case);
+                let outcome = run_case(case, ways);
                 results.lock().unwrap().insert(name_of(case), outcome);
             };
             // Composites of expanded models nest deeply in the evaluator.
@@ -166,12 +180,12 @@ fn check_against_list(results: &BTreeMap<String, Outcome>) {
     assert!(surprises.is_empty(), "{surprises}");
 }
 
-fn run_case(case: &Path) -> Outcome {
+fn run_case(case: &Path, ways: &[Run]) -> Outcome {
     let bytes = std::fs::read(case.join("model.onnx")).unwrap();
     let model = decode(bytes.clone().into()).unwrap();
     let graph = model.graph.as_ref().unwrap();
     let numbers = graph.input.iter().chain(&graph.output).all(is_numbers);
-    let run = |how: &Run| {
+    let run = |how: Run| {
         let run = || run_model(case, graph, &bytes, how);
         catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().cloned();
@@ -179,11 +193,12 @@ fn run_case(case: &Path) -> Outcome {
             Err(format!("panic: {}", text.unwrap_or_default()))
         })
     };
-    Outcome { evaluator: run(&evaluate), engine: run(&run_on_engine), numbers }
+    let results: Vec<_> = ways.iter().map(|&how| run(how)).collect();
+    Outcome { engine: results[0].clone(), evaluator: results[results.len() - 1].clone(), numbers }
 }
 
 /// A way to run a graph.
-type Run = dyn Fn(&pando_graph::Module, &[Tensor]) -> pando_base::Result<Vec<Tensor>>;
+type Run = fn(&pando_graph::Module, &[Tensor]) -> pando_base::Result<Vec<Tensor>>;
 
 fn evaluate(module: &pando_graph::Module, args: &[Tensor]) -> pando_base::Result<Vec<Tensor>> {
     let options = EvalOptions { max_steps: 1_000_000, max_bytes: 4 << 30 };
@@ -201,7 +216,7 @@ fn is_numbers(info: &ValueInfoProto) -> bool {
     }
 }
 
-fn run_model(case: &Path, graph: &GraphProto, bytes: &[u8], run: &Run) -> Result<Mode, String> {
+fn run_model(case: &Path, graph: &GraphProto, bytes: &[u8], run: Run) -> Result<Mode, String> {
     let tolerance = std::fs::read_to_string(case.join("tolerance.txt")).unwrap();
     let tolerance: Vec<f64> = tolerance.split_whitespace().map(|number| number.parse().unwrap()).collect();
     let mut worst = Mode::Nothing;
@@ -216,7 +231,7 @@ fn run_model(case: &Path, graph: &GraphProto, bytes: &[u8], run: &Run) -> Result
         let mut passed = None;
         // As a session does: what cannot be translated or bound for all inputs is for these.
         for mode in [Mode::Nothing, Mode::Inputs] {
-            let results = import_in(mode, bytes, case, &inputs)
+            let results = import_in(mode, bytes, case, &inputs, run)
                 .and_then(|imported| Ok((results_of(&imported, &inputs, run)?, imported)));
             match results {
                 Ok((results, imported)) => {
@@ -232,7 +247,13 @@ fn run_model(case: &Path, graph: &GraphProto, bytes: &[u8], run: &Run) -> Result
     Ok(worst)
 }
 
-fn import_in(mode: Mode, bytes: &[u8], case: &Path, inputs: &[(String, Given)]) -> Result<Imported, String> {
+fn import_in(
+    mode: Mode,
+    bytes: &[u8],
+    case: &Path,
+    inputs: &[(String, Given)],
+    run: Run,
+) -> Result<Imported, String> {
     let mut options = Options::default();
     let mut sample = Vec::new();
     for (name, given) in inputs {
@@ -241,11 +262,11 @@ fn import_in(mode: Mode, bytes: &[u8], case: &Path, inputs: &[(String, Given)]) 
             _ => options.values.push((name.clone(), given.clone())),
         }
     }
-    options.sample = (mode == Mode::Inputs).then(|| Sample::new(sample));
+    options.sample = (mode == Mode::Inputs).then(|| Sample { inputs: sample, evaluate: Arc::new(run) });
     parse(bytes.to_vec().into(), "model.onnx", Some(case), &options).map_err(|error| error.to_string())
 }
 
-fn results_of(imported: &Imported, inputs: &[(String, Given)], run: &Run) -> Result<Vec<Tensor>, String> {
+fn results_of(imported: &Imported, inputs: &[(String, Given)], run: Run) -> Result<Vec<Tensor>, String> {
     let argument = |name: &String| match inputs.iter().find(|(known, _)| known == name) {
         Some((_, Given::Data(Data::Numbers(tensor, _)))) => Ok(tensor.clone()),
         _ => Err(format!("no value for the input {name}")),
