@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 mod amp;
 mod arg;
+mod codelet;
 mod conv;
 mod cost;
 mod dot;
@@ -25,6 +26,7 @@ mod values;
 
 use arg::same_but_ones;
 pub use arg::{Access, Arg, OperandType, VertexCost};
+pub use codelet::Codelet;
 
 /// Dimension lists of kernels.
 pub type Dims = SmallVec<[u8; 4]>;
@@ -69,6 +71,8 @@ pub enum Kernel {
     Gather { axis: u8, size: u64 },
     /// `out`: each element's index along the axis.
     Iota { axis: u8 },
+    /// `inputs…, outputs…`: arithmetic of neighbouring elements, written by hand.
+    Codelet(Box<Codelet>),
 }
 
 /// Attributes of a convolution, one entry per spatial dimension.
@@ -101,6 +105,7 @@ impl Kernel {
             Kernel::Conv(_) => "conv".into(),
             Kernel::Gather { .. } => "gather".into(),
             Kernel::Iota { .. } => "iota".into(),
+            Kernel::Codelet(_) => "codelet".into(),
         }
     }
 
@@ -122,6 +127,7 @@ impl Kernel {
             | Kernel::Conv(_)
             | Kernel::Gather { .. } => &[In, In, Out],
             Kernel::Select => &[In, In, In, Out],
+            Kernel::Codelet(codelet) => codelet.signature(),
         }
     }
 
@@ -149,6 +155,7 @@ impl Kernel {
             Kernel::Conv(attrs) => conv::check(attrs, operands),
             Kernel::Gather { axis, size } => gather::check(*axis, *size, operands),
             Kernel::Iota { axis } => movement::check_iota(*axis, operands),
+            Kernel::Codelet(codelet) => codelet::check(codelet, operands),
         }
     }
 
@@ -170,6 +177,7 @@ impl Kernel {
             Kernel::Conv(attrs) => conv::run(attrs, args),
             Kernel::Gather { axis, size } => gather::run(*axis, *size, args),
             Kernel::Iota { axis } => movement::run_iota(*axis, args),
+            Kernel::Codelet(codelet) => codelet::run(codelet, args),
         }
     }
 
@@ -193,6 +201,7 @@ impl Kernel {
             Kernel::RowDot => dot::cycles(operands, chip),
             Kernel::Conv(attrs) => conv::cycles(attrs, operands, chip),
             Kernel::Gather { axis, .. } => gather::cycles(*axis, operands, chip),
+            Kernel::Codelet(codelet) => codelet::cycles(codelet, operands, chip),
         }
     }
 
@@ -207,6 +216,7 @@ impl Kernel {
             Kernel::MatMul { batch, contract, .. } => matmul::flops(batch, contract, operands),
             Kernel::RowDot => operands[0].num_elements().saturating_mul(2),
             Kernel::Conv(_) => conv::flops(operands),
+            Kernel::Codelet(codelet) => codelet.flops(operands),
             _ => 0,
         }
     }
