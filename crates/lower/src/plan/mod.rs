@@ -10,6 +10,7 @@ mod gather;
 mod matmul;
 mod print;
 mod reduce;
+mod search;
 
 pub use conv::ConvPlan;
 pub use gather::GatherPlan;
