@@ -103,7 +103,8 @@ fn barrier(series: &Series) -> Result<Fit> {
 /// slot for each pair of f32.
 fn rowdot(series: &Series) -> Result<Fit> {
     let machine = pando_machine::load(&series.system)?;
-    let slots = |k: u64| match pando_tile::Kernel::RowDot.cycles(&dot_operands(&[1, k], &[k]), &machine.chip) {
+    let slots = |k: u64| match pando_tile::Kernel::RowDot.cycles(&dot_operands(&[1, k], &[k]), &machine.chip)
+    {
         pando_tile::VertexCost::Worker(slots) => slots as f64,
         pando_tile::VertexCost::Supervisor(cycles) => cycles as f64,
     };

@@ -59,7 +59,6 @@ struct Encoder {
 /// Words of BERT's vocabulary.
 const VOCABULARY: u64 = 30_522;
 
-
 fn weight(b: &mut Builder, name: &str, dims: &[u64]) -> ValueId {
     let data = ConstData::Normal { seed: 1, mean: 0.0, std: 0.02 };
     b.weight(name, DType::F16, Shape::new(dims), data)

@@ -83,7 +83,10 @@ pub fn ranges() -> Result<Vec<Range>> {
 pub fn trust(kind: Kind) -> Result<Trust> {
     let ranges = ranges()?;
     let Some(range) = ranges.iter().find(|range| range.kind == kind.name()) else {
-        return Ok(Trust { range: format!("no {} was compared with a measurement", kind.name()), error: None });
+        return Ok(Trust {
+            range: format!("no {} was compared with a measurement", kind.name()),
+            error: None,
+        });
     };
     Ok(Trust {
         range: format!(

@@ -10,8 +10,9 @@ pub fn validate(args: &ValidateArgs) -> Result<()> {
     let pattern = args.group.as_deref().or(args.row.as_deref()).unwrap_or("");
     let rows = rows(&series()?, pattern)?;
     if let Some(path) = &args.write {
-        std::fs::write(path, trust_text(&KindSummary::of(&rows)))
-            .map_err(|error| Error::in_file(path.display().to_string(), format!("cannot be written: {error}")))?;
+        std::fs::write(path, trust_text(&KindSummary::of(&rows))).map_err(|error| {
+            Error::in_file(path.display().to_string(), format!("cannot be written: {error}"))
+        })?;
         note(&format!("trust ranges written to {}", path.display()));
     }
     if args.json { print_json(&to_json(&rows)) } else { print(&table(&rows)) }
