@@ -90,7 +90,7 @@ pub fn trust(kind: Kind) -> Result<Trust> {
     };
     Ok(Trust {
         range: format!(
-            "of {} published {}s ({}); up to {:.0} %, which is what to reckon with outside of that",
+            "{} published {} measurements ({}), {:.0} % at worst, to be reckoned with beyond them",
             range.rows,
             range.kind,
             range.covers,
