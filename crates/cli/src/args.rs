@@ -18,6 +18,8 @@ pub enum Command {
     Profile(ProfileArgs),
     /// Print the text of a model after a compiler pass
     Compile(CompileArgs),
+    /// Show how far predictions are from published measurements
+    Validate(ValidateArgs),
     /// The machines that models are compiled for
     #[command(subcommand)]
     System(SystemCommand),
@@ -150,6 +152,22 @@ pub struct CompileArgs {
     #[arg(long, value_enum)]
     pub stop_after: Pass,
     /// Print one JSON object with the text in it
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(ClapArgs)]
+pub struct ValidateArgs {
+    /// Only rows of this kind: kernel, exchange, product, stencil, host or model
+    #[arg(long, value_name = "NAME", conflicts_with = "row")]
+    pub group: Option<String>,
+    /// Only rows with this in their name
+    #[arg(long, value_name = "PATTERN")]
+    pub row: Option<String>,
+    /// Write what predictions can be trusted with, per kind, there
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["group", "row"])]
+    pub write: Option<PathBuf>,
+    /// Print one JSON object
     #[arg(long)]
     pub json: bool,
 }

@@ -40,6 +40,7 @@ fn dispatch(command: Command) -> Result<bool> {
         Command::Run(args) => commands::run::run(&args).map(|()| true),
         Command::Profile(args) => commands::profile::profile(&args),
         Command::Compile(args) => commands::compile::compile(&args).map(|()| true),
+        Command::Validate(args) => commands::validate::validate(&args).map(|()| true),
         Command::System(SystemCommand::List { json }) => commands::system::list(json).map(|()| true),
         Command::System(SystemCommand::Show { name, json }) => {
             commands::system::show(&name, json).map(|()| true)

@@ -5,3 +5,4 @@ pub mod cpu_profile;
 pub mod profile;
 pub mod run;
 pub mod system;
+pub mod validate;

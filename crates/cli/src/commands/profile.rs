@@ -52,6 +52,10 @@ pub fn predict(args: &ProfileArgs) -> Result<Prediction> {
     }
     .map_err(|error| error.with_file(&file))?;
     let compile_s = start.elapsed().as_secs_f64();
+    profile.trust = match &model {
+        Model::Graph(model) => pando_validate::trust(pando_validate::kind_of_graph(&model.module))?,
+        Model::Tile(program) => pando_validate::trust(pando_validate::kind_of_program(program))?,
+    };
     // Every module's entry is called `main`; people know their model by its file.
     if let (Model::Graph(_), Some(stem)) = (&model, args.model.model.file_stem()) {
         profile.program = stem.to_string_lossy().into_owned();

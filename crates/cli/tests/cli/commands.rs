@@ -75,6 +75,25 @@ fn tile_programs_run_and_are_profiled() {
     assert_eq!((run.status, json(&run)["fits"].clone()), (0, Value::Bool(true)));
 }
 
+/// One group is enough to see the fields; crates/validate's tests look at all rows.
+#[test]
+fn validate_has_every_promised_field() {
+    let run = pando(&["validate", "--group", "kernel", "--json"]);
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    let result = json(&run);
+    assert!(result["median_abs_error"].is_f64() && result["max_abs_error"].is_f64());
+    let rows = result["rows"].as_array().unwrap();
+    assert!(!rows.is_empty());
+    for field in ["id", "what", "config", "measured", "predicted", "error", "source", "range"] {
+        assert!(rows.iter().all(|row| !row[field].is_null()), "{field} is missing");
+    }
+    let run = pando(&["validate", "--row", "heat"]);
+    assert!(run.stdout.contains("heat3d-360") && run.stdout.contains("worst error"), "{}", run.stdout);
+    let run = pando(&["validate", "--row", "nothing-like-it"]);
+    assert_eq!((run.status, run.stdout.as_str()), (1, ""));
+    assert!(run.stderr.contains("nothing-like-it"), "{}", run.stderr);
+}
+
 #[test]
 fn profile_has_every_promised_field() {
     let run = pando(&["profile", "models/mlp.graph", "--system", "m2000", "--json", "--precision", "f16"]);

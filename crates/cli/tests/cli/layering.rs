@@ -18,8 +18,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("onnx", &["base", "graph"]),
     ("lower", &["base", "graph", "machine", "profile", "tile"]),
     ("sim", &["base", "machine", "profile", "tile"]),
+    // L3
+    ("validate", &["base", "graph", "lower", "machine", "profile", "sim", "tile"]),
     // L4
-    ("cli", &["base", "cpu", "graph", "lower", "machine", "onnx", "profile", "sim", "tile"]),
+    ("cli", &["base", "cpu", "graph", "lower", "machine", "onnx", "profile", "sim", "tile", "validate"]),
     // L5
     ("python", &["base", "cli", "cpu", "graph", "machine"]),
 ];
