@@ -107,28 +107,28 @@ fn no_main() -> Error {
 }
 
 /// The module as the compile options want it: batch bound, precision set.
-pub fn prepared(module: &Module, options: &CompileOptions) -> Result<Module> {
+pub fn prepared(module: Module, options: &CompileOptions) -> Result<Module> {
     let bound = match options.micro_batch {
         Some(batch) => bind_batch(module, batch)?,
-        None => module.clone(),
+        None => module,
     };
-    Ok(with_precision(&bound, precision(options.precision)))
+    Ok(with_precision(bound, precision(options.precision)))
 }
 
 /// `--micro-batch` gives a size to the dimension that names batches. A model whose sizes are fixed already
 /// must agree.
-fn bind_batch(module: &Module, batch: u64) -> Result<Module> {
+fn bind_batch(module: Module, batch: u64) -> Result<Module> {
     const NAMES: [&str; 4] = ["N", "B", "batch", "batch_size"];
-    let text = main_types(module)?.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let text = main_types(&module)?.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     for name in NAMES {
-        let named = main_types(module)?.iter().any(|ty| ty.dims.iter().any(|dim| dim.to_string() == name));
+        let named = main_types(&module)?.iter().any(|ty| ty.dims.iter().any(|dim| dim.to_string() == name));
         if named {
-            return bind_dims(module, &[(name, batch)]);
+            return bind_dims(&module, &[(name, batch)]);
         }
     }
-    let fixed = main_types(module)?.first().and_then(|ty| ty.dims.first().and_then(pando_graph::Dim::known));
+    let fixed = main_types(&module)?.first().and_then(|ty| ty.dims.first().and_then(pando_graph::Dim::known));
     if fixed == Some(batch) {
-        return Ok(module.clone());
+        return Ok(module);
     }
     Err(Error::new(format!(
         "--micro-batch {batch}: main({text}) has no dimension named N, B, batch or batch_size to set; use --dim NAME=N"
