@@ -155,6 +155,24 @@ pub fn too_much_work(what: impl Display) -> Error {
     Error::new(format!("{what} is too large to unroll"))
 }
 
+pub fn no_onnx_op(op: &pando_graph::Op, what: impl Display) -> Error {
+    Error::new(format!("ONNX has no operator for {op} {what}; the graph cannot be exported"))
+}
+
+pub fn no_onnx_type(dtype: pando_base::DType) -> Error {
+    Error::new(format!(
+        "few of ONNX's operators take {dtype}; convert such values before the graph is exported"
+    ))
+}
+
+pub fn too_large_to_export() -> Error {
+    Error::new("the model is larger than 2 GiB, more than an ONNX file can hold")
+}
+
+pub fn no_main() -> Error {
+    Error::new("the module has no function named 'main'")
+}
+
 /// All of a model's unsupported operators at once.
 pub fn unsupported(list: &[Unsupported]) -> Error {
     let lines: Vec<String> = list.iter().map(|item| format!("\n  {item}")).collect();

@@ -1,17 +1,20 @@
 //! ONNX models: read from a file and translated to the graph. Opsets 7 and later of the default domain,
 //! the fused operators of `com.microsoft`, a model's own functions.
 //! `proto.rs` and `tensors.rs` are the file format, `import/` turns graphs into functions, `ops/` has a
-//! translation per operator, `session.rs` runs models whose sizes depend on their inputs. Knows nothing of engines and machines.
+//! translation per operator; `export/` is the way back; `session.rs` runs models whose sizes depend on their
+//! inputs. Knows nothing of engines and machines.
 
 mod ctx;
 pub mod elem;
 mod errors;
+mod export;
 mod import;
 mod ops;
 pub mod proto;
 mod session;
 pub mod tensors;
 
+pub use export::{EXPORT_OPSET, export, export_model};
 pub use import::{
     Data, Evaluate, Given, Imported, Input, OPSETS, Options, Output, OutputValue, Sample, Text, Unsupported,
 };
