@@ -75,12 +75,12 @@ impl Model {
     }
 
     #[getter]
-    fn inputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, &'static str, Vec<Bound<'py, PyAny>>)>> {
+    fn inputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<Described<'py>>> {
         self.inputs.iter().map(|port| described(py, port)).collect()
     }
 
     #[getter]
-    fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, &'static str, Vec<Bound<'py, PyAny>>)>> {
+    fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<Described<'py>>> {
         self.outputs.iter().map(|(port, _)| described(py, port)).collect()
     }
 
@@ -137,10 +137,10 @@ fn tile_program(name: &str) -> Error {
     Error::in_file(name, "is a tile program; only models (.onnx, .graph) can be loaded")
 }
 
-fn described<'py>(
-    py: Python<'py>,
-    (name, ty): &Port,
-) -> PyResult<(String, &'static str, Vec<Bound<'py, PyAny>>)> {
+/// Name, element type, and the dimensions: numbers or names.
+type Described<'py> = (String, &'static str, Vec<Bound<'py, PyAny>>);
+
+fn described<'py>(py: Python<'py>, (name, ty): &Port) -> PyResult<Described<'py>> {
     let dims = ty.dims.iter().map(|dim| match dim {
         Dim::Known(size) => Ok(size.into_pyobject(py)?.into_any()),
         Dim::Named(name) => Ok(name.as_ref().into_pyobject(py)?.into_any()),

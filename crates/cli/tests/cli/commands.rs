@@ -323,6 +323,35 @@ fn reports_do_not_destroy_what_is_there() {
     assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
 }
 
+/// The size of the output is that of the input's elements above a half, doubled.
+#[test]
+fn sizes_may_depend_on_the_inputs_values() {
+    let dir = scratch("above");
+    for (values, expect) in
+        [(&[1.0f32, 0.25, 3.0][..], [2.0, 6.0]), (&[0.0, 5.0, 0.5, 0.75, 9.0], [1.5, 18.0])]
+    {
+        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+        let shape = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }}", values.len());
+        let header = format!("{shape:<117}\n");
+        bytes.extend_from_slice(&(header.len() as u16).to_le_bytes());
+        bytes.extend_from_slice(header.as_bytes());
+        values.iter().for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
+        std::fs::write(dir.join("x.npy"), bytes).unwrap();
+        let input = format!("x={}", dir.join("x.npy").display());
+        let count = values.iter().filter(|&&value| value > 0.5).count();
+        for engine in [&[][..], &["--reference"]] {
+            let run = pando(&[&["run", "models/above.onnx", "--input", &input, "--json"], engine].concat());
+            assert_eq!(run.status, 0, "{engine:?}: {}", run.stderr);
+            let output = json(&run)["outputs"][0].clone();
+            assert_eq!(output["shape"], serde_json::json!([count]));
+            assert_eq!((output["min"].as_f64(), output["max"].as_f64()), (Some(expect[0]), Some(expect[1])));
+        }
+    }
+    let run = pando(&["run", "models/above.onnx"]);
+    assert_eq!(run.status, 1);
+    assert!(run.stderr.contains("--dim N="), "{}", run.stderr);
+}
+
 /// `models/make_onnx.py` writes the model and prints what ones give: 0.02297737 and 0.97702265.
 #[test]
 fn onnx_models_run_and_are_profiled() {

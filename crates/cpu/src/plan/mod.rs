@@ -5,11 +5,15 @@
 //! Steps whose operands are all constants run once, while planning. Cost: linear in the nodes, but for
 //! placing buffers (quadratic in those live at a time) and for running the constant steps.
 
+mod attention;
+mod blocked;
 pub mod check;
 mod conv;
 mod groups;
+pub mod layout;
 mod lower;
 mod memory;
+mod order;
 mod product;
 mod program;
 mod reduce;
