@@ -8,6 +8,7 @@ use crate::flat::{Constants, flatten};
 use crate::options::CompileOptions;
 use crate::plan::{self, Packed, Plan};
 use crate::pool::Pool;
+use crate::step::Step;
 use pando_base::{DType, Result, Shape, Tensor};
 use pando_graph::{Dim, Func, FuncId, Module, bind_dims, check_expanded_size, rebuild};
 use rustc_hash::FxHashMap;
@@ -18,6 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct StepTime {
     /// The kind of step: `gemm`, `elementwise`, …
     pub name: &'static str,
+    /// Sizes of its first result as it lies in memory: images may have their channels in blocks.
+    pub sizes: Vec<usize>,
     pub seconds: f64,
 }
 
@@ -94,7 +97,11 @@ impl Model {
         let results = self.run_timed(inputs, Some(&mut seconds))?;
         let planned = self.planned(&self.checked_shapes(inputs)?)?;
         let times = planned.plan.steps.iter().zip(seconds);
-        Ok((results, times.map(|(step, seconds)| StepTime { name: step.name(), seconds }).collect()))
+        let time = |(step, seconds): (&Step, f64)| {
+            let sizes = step.outputs.first().map_or(Vec::new(), |view| view.sizes.to_vec());
+            StepTime { name: step.name(), sizes, seconds }
+        };
+        Ok((results, times.map(time).collect()))
     }
 
     /// Bytes of the arena that runs with these input shapes use, and of constants prepared for them.

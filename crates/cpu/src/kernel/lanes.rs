@@ -9,6 +9,9 @@
 /// Lanes of a [`Lanes`], and channels of a block in memory.
 pub const LANES: usize = 16;
 
+/// Adding and subtracting it rounds to an integer: 1.5 · 2^23.
+const ROUNDER: f32 = 12_582_912.0;
+
 /// Methods are inlined into functions compiled for the level.
 ///
 /// # Safety
@@ -21,6 +24,15 @@ pub trait Lanes: Copy {
     unsafe fn add(self, other: Self) -> Self;
     unsafe fn sub(self, other: Self) -> Self;
     unsafe fn mul(self, other: Self) -> Self;
+    unsafe fn div(self, other: Self) -> Self;
+    /// To the nearest integer, halves to even, of magnitudes below 2^22.
+    #[inline(always)]
+    unsafe fn round(self) -> Self {
+        // SAFETY: passed on.
+        unsafe { self.add(Self::splat(ROUNDER)).sub(Self::splat(ROUNDER)) }
+    }
+    /// `self × 2^n` for an integer n, rounded once.
+    unsafe fn times_power_of_two(self, n: Self) -> Self;
     /// `self × factor + sum`, rounded once where the level has such an instruction.
     unsafe fn mul_add(self, factor: Self, sum: Self) -> Self;
     /// The larger; NaN lanes of `self` stay, those of `bound` do not occur, and a bound of zero is +0.
@@ -78,6 +90,16 @@ impl Lanes for Portable {
     #[inline(always)]
     unsafe fn mul(self, other: Self) -> Self {
         self.zip(other, |a, b| a * b)
+    }
+
+    #[inline(always)]
+    unsafe fn div(self, other: Self) -> Self {
+        self.zip(other, |a, b| a / b)
+    }
+
+    #[inline(always)]
+    unsafe fn times_power_of_two(self, n: Self) -> Self {
+        self.zip(n, super::math::times_power_of_two)
     }
 
     #[inline(always)]
@@ -166,6 +188,26 @@ mod x86 {
         }
 
         #[inline(always)]
+        unsafe fn div(self, other: Self) -> Self {
+            self.zip(other, |a, b| unsafe { _mm256_div_ps(a, b) })
+        }
+
+        /// In two factors: 2^n alone may be below the normal numbers, or above the finite ones.
+        #[inline(always)]
+        unsafe fn times_power_of_two(self, n: Self) -> Self {
+            unsafe {
+                let half = n.mul(Self::splat(0.5)).round();
+                let power = |n: Self| {
+                    n.zip(n, |n, _| {
+                        let exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+                        _mm256_castsi256_ps(_mm256_slli_epi32::<23>(exponent))
+                    })
+                };
+                self.mul(power(half)).mul(power(n.sub(half)))
+            }
+        }
+
+        #[inline(always)]
         unsafe fn mul_add(self, factor: Self, sum: Self) -> Self {
             unsafe {
                 Avx2([
@@ -194,8 +236,7 @@ mod x86 {
             self.zip(other, |a, b| unsafe {
                 // Equal numbers differ at most in the sign of zero; NaN is never equal, nor larger.
                 let larger = _mm256_blendv_ps(b, a, _mm256_cmp_ps::<_CMP_GT_OQ>(a, b));
-                let larger =
-                    _mm256_blendv_ps(larger, _mm256_and_ps(a, b), _mm256_cmp_ps::<_CMP_EQ_OQ>(a, b));
+                let larger = _mm256_blendv_ps(larger, _mm256_and_ps(a, b), _mm256_cmp_ps::<_CMP_EQ_OQ>(a, b));
                 _mm256_blendv_ps(larger, a, _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a))
             })
         }
@@ -208,8 +249,7 @@ mod x86 {
                 unsafe {
                     let mask =
                         _mm256_setr_epi32(bit(0), bit(1), bit(2), bit(3), bit(4), bit(5), bit(6), bit(7));
-                    result.0[half] =
-                        _mm256_blendv_ps(self.0[half], other.0[half], _mm256_castsi256_ps(mask));
+                    result.0[half] = _mm256_blendv_ps(self.0[half], other.0[half], _mm256_castsi256_ps(mask));
                 }
             }
             result
@@ -254,6 +294,23 @@ mod x86 {
         }
 
         #[inline(always)]
+        unsafe fn div(self, other: Self) -> Self {
+            unsafe { Avx512(_mm512_div_ps(self.0, other.0)) }
+        }
+
+        #[inline(always)]
+        unsafe fn round(self) -> Self {
+            unsafe {
+                Avx512(_mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self.0))
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn times_power_of_two(self, n: Self) -> Self {
+            unsafe { Avx512(_mm512_scalef_ps(self.0, n.0)) }
+        }
+
+        #[inline(always)]
         unsafe fn mul_add(self, factor: Self, sum: Self) -> Self {
             unsafe { Avx512(_mm512_fmadd_ps(self.0, factor.0, sum.0)) }
         }
@@ -280,7 +337,8 @@ mod x86 {
                 let (a, b) = (self.0, other.0);
                 let larger = _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b), b, a);
                 let equal = _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(a, b);
-                let both = _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+                let both =
+                    _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(a), _mm512_castps_si512(b)));
                 let larger = _mm512_mask_blend_ps(equal, larger, both);
                 Avx512(_mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a), larger, a))
             }

@@ -177,8 +177,7 @@ impl Layout {
             self.sources[node.results[0]] = Source::Broadcast(node.operands[0], axes.clone());
         }
         let operands = node.operands.iter().map(|&value| self.plain(value)).collect();
-        let results: Vec<ValueIndex> =
-            node.results.iter().map(|&value| self.value_like(value)).collect();
+        let results: Vec<ValueIndex> = node.results.iter().map(|&value| self.value_like(value)).collect();
         for (&old, &new) in node.results.iter().zip(&results) {
             self.plain[old] = Some(new);
         }
@@ -211,7 +210,7 @@ impl Layout {
                 let slice = slice_in_blocks(slice, &self.sizes_in_blocks(node.results[0]));
                 self.one_operand(node, Op::Slice(slice));
             }
-            Work::Op(Op::Reduce { func, axes }) if axes.as_slice() == [2, 3] => self.reduce(node, *func),
+            Work::Op(Op::Reduce { func, axes }) if is_whole_image(axes) => self.reduce(node, *func),
             _ => return false,
         }
         true
@@ -379,9 +378,8 @@ impl Layout {
 }
 
 fn over_pixels(window: &ReduceWindow) -> bool {
-    let plain = |axis: usize| {
-        window.window[axis] == 1 && window.strides[axis] == 1 && window.padding[axis] == (0, 0)
-    };
+    let plain =
+        |axis: usize| window.window[axis] == 1 && window.strides[axis] == 1 && window.padding[axis] == (0, 0);
     matches!(window.func, ReduceFn::Max | ReduceFn::Sum)
         && plain(0)
         && plain(1)
@@ -400,6 +398,10 @@ fn window_in_blocks(window: &ReduceWindow) -> ReduceWindow {
 fn pads_pixels(pad: &Pad) -> bool {
     pad.low.len() == 4
         && (0..2).all(|axis| pad.low[axis] == 0 && pad.high[axis] == 0 && pad.interior[axis] == 0)
+}
+
+fn is_whole_image(axes: &[usize]) -> bool {
+    matches!(axes, [2, 3] | [3, 2])
 }
 
 fn begins_a_block(slice: &Slice) -> bool {

@@ -163,8 +163,8 @@ impl Planner<'_> {
     /// reads.
     pub(super) fn attach(&mut self, root: usize, mut program: Program, mut inputs: Vec<View>) -> View {
         let ty = self.flat.values[self.flat.nodes[root].results[0]].clone();
-        let found =
-            (0..inputs.len()).find_map(|input| Some((input, self.product_behind(root, input, &inputs, ty.dtype)?)));
+        let found = (0..inputs.len())
+            .find_map(|input| Some((input, self.product_behind(root, input, &inputs, ty.dtype)?)));
         let Some((input, at)) = found else {
             return self.emit(Kind::Elementwise(program), inputs, ty.dtype, &ty.sizes);
         };
@@ -178,7 +178,13 @@ impl Planner<'_> {
     }
 
     /// The position of the step whose whole result is this input and reaches nothing but the group.
-    fn product_behind(&self, root: usize, input: usize, inputs: &[View], output: DType) -> Option<usize> {
+    pub(super) fn product_behind(
+        &self,
+        root: usize,
+        input: usize,
+        inputs: &[View],
+        output: DType,
+    ) -> Option<usize> {
         let view = &inputs[input];
         let others = inputs.iter().enumerate().any(|(i, other)| i != input && other.buffer == view.buffer);
         let dense = view.is_dense() && view.offset == 0 && view.num_elements() > 0;

@@ -34,7 +34,9 @@ pub enum Kind {
     Gemm(gemm::Gemm),
     Packing(packing::Packing),
     Conv(conv::Conv),
+    Winograd(conv::winograd::Winograd),
     Pool(conv::pool::Pool),
+    Pass(conv::finish::Pass),
     IntegerDot(integers::IntegerDot),
     Rows(rows::Rows),
     Reduction(reduce::Reduction, pando_base::ReduceFn),
@@ -52,6 +54,8 @@ impl Step {
             Kind::Gemm(gemm) => gemm::run(gemm, self, run),
             Kind::Packing(packing) => packing::run(packing, self, run),
             Kind::Conv(conv) => conv::run(conv, self, run),
+            Kind::Winograd(winograd) => conv::winograd::run(winograd, self, run),
+            Kind::Pass(pass) => conv::finish::run(pass, self, run),
             Kind::Pool(pool) => conv::pool::run(pool, self, run),
             Kind::Depthwise(depthwise) => depthwise::run(depthwise, self, run),
             Kind::IntegerDot(dot) => integers::run(dot, self, run),
@@ -73,7 +77,9 @@ impl Step {
             Kind::Gemm(_) => "gemm",
             Kind::Packing(_) => "packing",
             Kind::Conv(conv) => conv.name(),
+            Kind::Winograd(_) => "winograd",
             Kind::Pool(_) => "pool",
+            Kind::Pass(_) => "elementwise",
             Kind::Depthwise(_) => "depthwise",
             Kind::IntegerDot(_) => "integer_dot",
             Kind::Rows(rows) => rows.name,
@@ -91,6 +97,7 @@ impl Kind {
         match self {
             // The epilogue overwrites the results.
             Kind::Conv(conv) => conv.epilogue.is_none() && output.size_bytes() == 4,
+            Kind::Winograd(winograd) => winograd.epilogue.is_none() && output.size_bytes() == 4,
             Kind::Gemm(gemm) => gemm.epilogue.is_none(),
             Kind::Depthwise(depthwise) => depthwise.epilogue.is_none(),
             _ => false,
@@ -104,6 +111,7 @@ impl Kind {
             Kind::Gemm(gemm) => Kind::Gemm(gemm::Gemm { epilogue, ..gemm }),
             Kind::Depthwise(depthwise) => Kind::Depthwise(depthwise::Depthwise { epilogue, ..depthwise }),
             Kind::Conv(conv) => Kind::Conv(conv::Conv { epilogue, ..conv }),
+            Kind::Winograd(winograd) => Kind::Winograd(conv::winograd::Winograd { epilogue, ..winograd }),
             _ => unreachable!("only steps that take epilogues are asked"),
         }
     }
