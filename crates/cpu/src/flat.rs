@@ -197,6 +197,15 @@ impl Flat {
         }
     }
 
+    /// The node that makes each value.
+    pub fn makers(&self) -> Vec<Option<usize>> {
+        let mut makers = vec![None; self.values.len()];
+        for (index, node) in self.nodes.iter().enumerate() {
+            node.results.iter().for_each(|&value| makers[value] = Some(index));
+        }
+        makers
+    }
+
     /// The nodes that have each value as an operand, in order.
     pub fn users(&self) -> Vec<Vec<usize>> {
         let mut users = vec![Vec::new(); self.values.len()];

@@ -9,6 +9,9 @@
 /// Lanes of a [`Lanes`], and channels of a block in memory.
 pub const LANES: usize = 16;
 
+/// Adding and subtracting it rounds to an integer: 1.5 · 2^23.
+const ROUNDER: f32 = 12_582_912.0;
+
 /// Methods are inlined into functions compiled for the level.
 ///
 /// # Safety
@@ -21,6 +24,15 @@ pub trait Lanes: Copy {
     unsafe fn add(self, other: Self) -> Self;
     unsafe fn sub(self, other: Self) -> Self;
     unsafe fn mul(self, other: Self) -> Self;
+    unsafe fn div(self, other: Self) -> Self;
+    /// To the nearest integer, halves to even, of magnitudes below 2^22.
+    #[inline(always)]
+    unsafe fn round(self) -> Self {
+        // SAFETY: passed on.
+        unsafe { self.add(Self::splat(ROUNDER)).sub(Self::splat(ROUNDER)) }
+    }
+    /// `self × 2^n` for an integer n, rounded once.
+    unsafe fn times_power_of_two(self, n: Self) -> Self;
     /// `self × factor + sum`, rounded once where the level has such an instruction.
     unsafe fn mul_add(self, factor: Self, sum: Self) -> Self;
     /// The larger; NaN lanes of `self` stay, those of `bound` do not occur, and a bound of zero is +0.
@@ -78,6 +90,16 @@ impl Lanes for Portable {
     #[inline(always)]
     unsafe fn mul(self, other: Self) -> Self {
         self.zip(other, |a, b| a * b)
+    }
+
+    #[inline(always)]
+    unsafe fn div(self, other: Self) -> Self {
+        self.zip(other, |a, b| a / b)
+    }
+
+    #[inline(always)]
+    unsafe fn times_power_of_two(self, n: Self) -> Self {
+        self.zip(n, super::math::times_power_of_two)
     }
 
     #[inline(always)]
@@ -166,6 +188,26 @@ mod x86 {
         }
 
         #[inline(always)]
+        unsafe fn div(self, other: Self) -> Self {
+            self.zip(other, |a, b| unsafe { _mm256_div_ps(a, b) })
+        }
+
+        /// In two factors: 2^n alone may be below the normal numbers, or above the finite ones.
+        #[inline(always)]
+        unsafe fn times_power_of_two(self, n: Self) -> Self {
+            unsafe {
+                let half = n.mul(Self::splat(0.5)).round();
+                let power = |n: Self| {
+                    n.zip(n, |n, _| {
+                        let exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+                        _mm256_castsi256_ps(_mm256_slli_epi32::<23>(exponent))
+                    })
+                };
+                self.mul(power(half)).mul(power(n.sub(half)))
+            }
+        }
+
+        #[inline(always)]
         unsafe fn mul_add(self, factor: Self, sum: Self) -> Self {
             unsafe {
                 Avx2([
@@ -249,6 +291,23 @@ mod x86 {
         #[inline(always)]
         unsafe fn mul(self, other: Self) -> Self {
             unsafe { Avx512(_mm512_mul_ps(self.0, other.0)) }
+        }
+
+        #[inline(always)]
+        unsafe fn div(self, other: Self) -> Self {
+            unsafe { Avx512(_mm512_div_ps(self.0, other.0)) }
+        }
+
+        #[inline(always)]
+        unsafe fn round(self) -> Self {
+            unsafe {
+                Avx512(_mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self.0))
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn times_power_of_two(self, n: Self) -> Self {
+            unsafe { Avx512(_mm512_scalef_ps(self.0, n.0)) }
         }
 
         #[inline(always)]

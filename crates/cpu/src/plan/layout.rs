@@ -216,7 +216,7 @@ impl Layout {
                 let slice = slice_in_blocks(slice, &self.sizes_in_blocks(node.results[0]));
                 self.one_operand(node, Op::Slice(slice));
             }
-            Work::Op(Op::Reduce { func, axes }) if axes.as_slice() == [2, 3] => self.reduce(node, *func),
+            Work::Op(Op::Reduce { func, axes }) if is_whole_image(axes) => self.reduce(node, *func),
             _ => return false,
         }
         true
@@ -404,6 +404,10 @@ fn window_in_blocks(window: &ReduceWindow) -> ReduceWindow {
 fn pads_pixels(pad: &Pad) -> bool {
     pad.low.len() == 4
         && (0..2).all(|axis| pad.low[axis] == 0 && pad.high[axis] == 0 && pad.interior[axis] == 0)
+}
+
+fn is_whole_image(axes: &[usize]) -> bool {
+    matches!(axes, [2, 3] | [3, 2])
 }
 
 fn begins_a_block(slice: &Slice) -> bool {

@@ -66,6 +66,9 @@ impl Planner<'_> {
 
     fn group(&mut self, root: usize) -> View {
         let members: Vec<usize> = (0..=root).filter(|&node| self.groups.root(node) == Some(root)).collect();
+        if let Some(view) = self.pass(root, &members) {
+            return view;
+        }
         let drafted = program::draft(self, root, &members);
         self.attach(root, drafted.program, drafted.inputs)
     }

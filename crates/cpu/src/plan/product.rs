@@ -217,7 +217,13 @@ impl Planner<'_> {
     }
 
     /// The position of the step whose whole result is this input and reaches nothing but the group.
-    fn product_behind(&self, root: usize, input: usize, inputs: &[View], output: DType) -> Option<usize> {
+    pub(super) fn product_behind(
+        &self,
+        root: usize,
+        input: usize,
+        inputs: &[View],
+        output: DType,
+    ) -> Option<usize> {
         let view = &inputs[input];
         let others = inputs.iter().enumerate().any(|(i, other)| i != input && other.buffer == view.buffer);
         let dense = view.is_dense() && view.offset == 0 && view.num_elements() > 0;

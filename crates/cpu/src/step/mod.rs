@@ -39,7 +39,9 @@ pub enum Kind {
     Attention(Box<attention::Attention>),
     Packing(packing::Packing),
     Conv(conv::Conv),
+    Winograd(conv::winograd::Winograd),
     Pool(conv::pool::Pool),
+    Pass(conv::finish::Pass),
     IntegerDot(integers::IntegerDot),
     Rows(rows::Rows),
     Reduction(reduce::Reduction, pando_base::ReduceFn),
@@ -58,6 +60,8 @@ impl Step {
             Kind::Attention(attention) => attention::run(attention, self, run),
             Kind::Packing(packing) => packing::run(packing, self, run),
             Kind::Conv(conv) => conv::run(conv, self, run),
+            Kind::Winograd(winograd) => conv::winograd::run(winograd, self, run),
+            Kind::Pass(pass) => conv::finish::run(pass, self, run),
             Kind::Pool(pool) => conv::pool::run(pool, self, run),
             Kind::Depthwise(depthwise) => depthwise::run(depthwise, self, run),
             Kind::IntegerDot(dot) => integers::run(dot, self, run),
@@ -80,7 +84,9 @@ impl Step {
             Kind::Attention(_) => "attention",
             Kind::Packing(_) => "packing",
             Kind::Conv(conv) => conv.name(),
+            Kind::Winograd(_) => "winograd",
             Kind::Pool(_) => "pool",
+            Kind::Pass(_) => "elementwise",
             Kind::Depthwise(_) => "depthwise",
             Kind::IntegerDot(_) => "integer_dot",
             Kind::Rows(rows) => rows.name,
@@ -126,7 +132,8 @@ impl Kind {
     pub fn takes_epilogue(&self, output: pando_base::DType) -> bool {
         match self {
             // The epilogue overwrites the results.
-            Kind::Conv(_) => output.size_bytes() == 4,
+            Kind::Conv(conv) => conv.epilogue.is_none() && output.size_bytes() == 4,
+            Kind::Winograd(winograd) => winograd.epilogue.is_none() && output.size_bytes() == 4,
             Kind::Gemm(gemm) => gemm.target.is_none(),
             Kind::Attention(attention) => attention.mix.target.is_none(),
             Kind::Depthwise(_) => true,
@@ -141,6 +148,7 @@ impl Kind {
             Kind::Attention(attention) => &mut attention.mix.epilogue,
             Kind::Depthwise(depthwise) => &mut depthwise.epilogue,
             Kind::Conv(conv) => &mut conv.epilogue,
+            Kind::Winograd(winograd) => &mut winograd.epilogue,
             _ => unreachable!("only steps that take epilogues are asked"),
         };
         *epilogue = Some(match epilogue.take() {

@@ -12,6 +12,7 @@ pub enum Packing {
     Left { matrix: Matrix, batch: usize, m: usize, k: usize, rows: usize },
     Right { matrix: Matrix, k: usize, n: usize, columns: usize },
     Conv(conv::pack::Packing),
+    Winograd(conv::winograd::Packing),
 }
 
 impl Packing {
@@ -19,6 +20,7 @@ impl Packing {
     pub fn key(&self) -> ([usize; 5], Strides) {
         let (sizes, matrix) = match self {
             Packing::Conv(packing) => return (packing.key(), Strides::new()),
+            Packing::Winograd(packing) => return (packing.key(), Strides::new()),
             Packing::Left { batch, m, k, rows, matrix } => ([0, *batch, *m, *k, *rows], matrix),
             Packing::Right { k, n, columns, matrix } => ([1, *k, *n, *columns, 0], matrix),
         };
@@ -34,6 +36,11 @@ pub fn run(packing: &Packing, step: &Step, run: &mut Run) {
         Packing::Conv(ref packing) => {
             let from = memory.address(&step.inputs[0]).cast::<f32>();
             // SAFETY: the weights are dense, the output was made for the packing.
+            unsafe { packing.run(from, to.address()) };
+        }
+        Packing::Winograd(ref packing) => {
+            let from = memory.address(&step.inputs[0]).cast::<f32>();
+            // SAFETY: as above.
             unsafe { packing.run(from, to.address()) };
         }
         Packing::Left { ref matrix, batch, m, k, rows } => {
