@@ -4,3 +4,4 @@ pub mod compile;
 pub mod profile;
 pub mod run;
 pub mod system;
+pub mod zoo;

@@ -24,7 +24,7 @@ pub fn profile(args: &ProfileArgs) -> Result<bool> {
     let options = lower_options(&args.options, &machine)?;
     let progress = Progress::new();
     progress.pass("reading the model");
-    let model = load(&args.model)?;
+    let model = load(&args.model, args.options.micro_batch)?;
     let start = Instant::now();
     progress.pass("compiling");
     let (mut profile, differences) = match &model {

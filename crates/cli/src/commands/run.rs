@@ -34,7 +34,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let threads = args.threads.map_or_else(rayon::current_num_threads, |threads| threads as usize);
     let progress = Progress::new();
     progress.pass("reading the model");
-    let model = load(&args.model)?;
+    let model = load(&args.model, None)?;
     progress.pass("compiling");
     // A system's own problems are not the model's.
     let machine = args.system.as_deref().map(pando_machine::load).transpose()?;

@@ -16,10 +16,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // L2
     ("cpu", &["base", "graph"]),
     ("onnx", &["base", "graph"]),
+    ("zoo", &["base", "graph"]),
     ("lower", &["base", "graph", "machine", "profile", "tile"]),
     ("sim", &["base", "machine", "profile", "tile"]),
     // L4
-    ("cli", &["base", "cpu", "graph", "lower", "machine", "onnx", "profile", "sim", "tile"]),
+    ("cli", &["base", "cpu", "graph", "lower", "machine", "onnx", "profile", "sim", "tile", "zoo"]),
 ];
 
 #[test]
