@@ -42,7 +42,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let threads = args.threads.map_or_else(rayon::current_num_threads, |threads| threads as usize);
     let progress = Progress::new();
     progress.pass("reading the model");
-    let mut done = load(&args.model).and_then(|model| compute(&model, args, threads, &progress));
+    let mut done = load(&args.model, None).and_then(|model| compute(&model, args, threads, &progress));
     let is_onnx = args.model.model.extension().is_some_and(|extension| extension == "onnx");
     if done.is_err() && is_onnx {
         progress.pass("reading the model for these inputs");
