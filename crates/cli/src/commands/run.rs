@@ -46,7 +46,10 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let is_onnx = args.model.model.extension().is_some_and(|extension| extension == "onnx");
     if done.is_err() && is_onnx {
         progress.pass("reading the model for these inputs");
-        done = load_for_inputs(args, threads).and_then(|model| compute(&model, args, threads, &progress));
+        // If that does not help, what was wrong at first is the user's problem.
+        if let Ok(model) = load_for_inputs(args, threads) {
+            done = compute(&model, args, threads, &progress);
+        }
     }
     let done = done?;
     drop(progress);
