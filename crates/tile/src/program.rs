@@ -5,7 +5,7 @@ use crate::grid::{Class, Grid};
 use crate::kernel::Kernel;
 use crate::span::Span;
 use pando_base::{Arena, DType, Shape, SideTable, Tensor, define_id};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 define_id!(pub VarId, "%");
 define_id!(pub ComputeSetId, "@cs");
@@ -146,6 +146,52 @@ pub enum Step {
         count: u64,
         body: Vec<Step>,
     },
+    /// Every tile branches on its own copy of a flag: one bool on each tile. An expanded program names the
+    /// pieces.
+    If {
+        flags: Flags,
+        then_body: Vec<Step>,
+        else_body: Vec<Step>,
+    },
+    /// Runs `cond`, then as long as the flag is set `body` and `cond` again.
+    While {
+        cond: Vec<Step>,
+        flags: Flags,
+        body: Vec<Step>,
+        /// How often the body is counted to run when the program is timed.
+        trips: u64,
+    },
+}
+
+/// The variables that hold a flag, which together lie on every tile once.
+pub type Flags = SmallVec<[VarId; 1]>;
+
+impl Step {
+    /// The steps inside, in order, with how often each list is counted to run.
+    pub fn bodies(&self) -> SmallVec<[(&[Step], u64); 2]> {
+        match self {
+            Step::Repeat { count, body } => smallvec![(body.as_slice(), *count)],
+            Step::If { then_body, else_body, .. } => {
+                smallvec![(then_body.as_slice(), 1), (else_body.as_slice(), 1)]
+            }
+            Step::While { cond, body, trips, .. } => {
+                smallvec![(cond.as_slice(), trips.saturating_add(1)), (body.as_slice(), *trips)]
+            }
+            Step::Compute(_) | Step::Exchange(_) | Step::HostIn(_) | Step::HostOut(_) => smallvec![],
+        }
+    }
+
+    /// What a step branches on.
+    pub fn flags(&self) -> &[VarId] {
+        match self {
+            Step::If { flags, .. } | Step::While { flags, .. } => flags,
+            _ => &[],
+        }
+    }
+
+    pub fn is_loop(&self) -> bool {
+        matches!(self, Step::Repeat { .. } | Step::While { .. })
+    }
 }
 
 /// One byte address for every variable, the same on all tiles that hold it.

@@ -20,6 +20,7 @@ impl Planner<'_> {
     pub(super) fn node(&mut self, index: usize, node: &FlatNode) -> Result<()> {
         match self.groups.root(index) {
             Some(root) if root == index => {
+                self.name = node.name.clone();
                 let view = self.group(root);
                 self.views[node.results[0]] = Some(view);
                 return Ok(());
@@ -27,6 +28,7 @@ impl Planner<'_> {
             Some(_) => return Ok(()),
             None => {}
         }
+        self.name = node.name.clone();
         let results = match &node.work {
             Work::Op(op) => self.op(op, node),
             Work::Constant(tensor) => vec![self.constant(tensor)],
@@ -88,7 +90,8 @@ impl Planner<'_> {
         let is_const = inputs.iter().all(|view| self.is_const(view));
         let types = node.results.iter().map(|&value| &flat.values[value]);
         let outputs: Vec<View> = types.map(|ty| self.new_view(ty.dtype, &ty.sizes, is_const)).collect();
-        self.steps.push(Step { kind, inputs, outputs: outputs.clone(), scratch });
+        let name = self.name.clone();
+        self.steps.push(Step { name, kind, inputs, outputs: outputs.clone(), scratch });
         outputs
     }
 

@@ -170,10 +170,11 @@ impl Planner<'_> {
         };
         program.move_input_first(input);
         inputs.remove(input);
-        let Step { kind, inputs: mut operands, scratch, .. } = self.steps.remove(at);
+        let Step { name, kind, inputs: mut operands, scratch, .. } = self.steps.remove(at);
         operands.append(&mut inputs);
         let output = self.emit(kind.with_epilogue(program), operands, ty.dtype, &ty.sizes);
-        self.steps.last_mut().expect("a step was emitted").scratch = scratch;
+        let step = self.steps.last_mut().expect("a step was emitted");
+        (step.name, step.scratch) = (name, scratch);
         output
     }
 

@@ -18,8 +18,11 @@ pub mod windows;
 use crate::exec::Run;
 use crate::view::View;
 use pando_base::Result;
+use std::sync::Arc;
 
 pub struct Step {
+    /// What a user calls the operation.
+    pub name: Arc<str>,
     pub kind: Kind,
     pub inputs: Vec<View>,
     pub outputs: Vec<View>,
@@ -59,8 +62,8 @@ impl Step {
         Ok(())
     }
 
-    /// What a profile calls it.
-    pub fn name(&self) -> &'static str {
+    /// What a profile calls this kind of step.
+    pub fn kind_name(&self) -> &'static str {
         match &self.kind {
             Kind::Elementwise(_) => "elementwise",
             Kind::Movement(movement) => movement.name(),
@@ -74,6 +77,34 @@ impl Step {
             Kind::Order(order) => order.name(),
             Kind::Control(_) => "control",
             Kind::Fallback(fallback) => fallback.name,
+        }
+    }
+
+    /// Multiplications and additions of products; 0 where bytes are the measure of the work.
+    pub fn flops(&self) -> u64 {
+        let multiply_adds = match &self.kind {
+            Kind::Gemm(gemm) => [gemm.batch, gemm.m, gemm.n, gemm.k],
+            Kind::IntegerDot(dot) => [dot.batch, dot.m, dot.n, dot.k],
+            Kind::Depthwise(d) => {
+                [d.images * d.channels, d.windows.runs.len(), d.windows.run_length, d.windows.offsets.len()]
+            }
+            _ => return 0,
+        };
+        2 * multiply_adds.map(|size| size as u64).iter().product::<u64>()
+    }
+
+    /// What it must read and write: each element of its inputs and outputs once.
+    pub fn bytes(&self) -> u64 {
+        let distinct = |view: &View| {
+            let axes = view.sizes.iter().zip(&view.strides).filter(|&(_, &stride)| stride != 0);
+            axes.map(|(&size, _)| size as u64).product::<u64>() * view.dtype.size_bytes()
+        };
+        match (&self.kind, self.inputs.as_slice()) {
+            // Of the table only the rows that are asked for.
+            (Kind::Movement(movement::Movement::Gather { .. }), [_, indices]) => {
+                distinct(indices) + 2 * distinct(&self.outputs[0])
+            }
+            (_, inputs) => inputs.iter().chain(&self.outputs).map(distinct).sum(),
         }
     }
 }

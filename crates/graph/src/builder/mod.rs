@@ -131,10 +131,13 @@ impl Builder {
         self.func().ty(value)
     }
 
-    /// Names a value, unless it has a name or another value has this one.
+    /// Names a value, unless it has a name, another value has this one, or it is empty.
     pub fn name(&mut self, value: ValueId, name: &str) {
         let frame = self.frame();
-        if frame.func.values[value].name.is_empty() && frame.value_names.insert(name.into()) {
+        if !name.is_empty()
+            && frame.func.values[value].name.is_empty()
+            && frame.value_names.insert(name.into())
+        {
             frame.func.values[value].name = name.into();
         }
     }

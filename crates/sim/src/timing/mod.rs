@@ -7,7 +7,8 @@
 //!   poplar.md section 2.6).
 //! - Adjacent steps from the host, or to it, are one transfer ([`host`]), as the vendor's compiler merges
 //!   adjacent stream copies (poplar.md section 2.6).
-//! - A loop multiplies. Nothing is charged for the branch back: a supervisor's few cycles.
+//! - A loop multiplies, the slower side of a branch counts. Nothing is charged for branching: a
+//!   supervisor's few cycles. How often a loop with a condition runs is what the program says.
 //!
 //! Replicas run side by side and only meet where they share a way to the host.
 
@@ -68,7 +69,12 @@ impl Timer<'_> {
         while let Some((step, after)) = rest.split_first() {
             let vars = transfer(rest);
             match step {
-                Step::Repeat { count, body } => self.walk(body, times.saturating_mul(*count)),
+                Step::Repeat { .. } | Step::While { .. } => {
+                    step.bodies()
+                        .iter()
+                        .for_each(|&(body, count)| self.walk(body, times.saturating_mul(count)));
+                }
+                Step::If { then_body, else_body, .. } => self.branch(then_body, else_body, times),
                 Step::Compute(id) => self.compute(*id, times),
                 Step::Exchange(id) => {
                     let name = &self.program.exchanges[*id].name;
@@ -79,6 +85,21 @@ impl Timer<'_> {
             }
             rest = if vars.is_empty() { after } else { &rest[vars.len()..] };
         }
+    }
+
+    /// The slower side counts; the steps of the other are listed as running never.
+    fn branch(&mut self, then_body: &[Step], else_body: &[Step], times: u64) {
+        let begin = self.timeline.steps.len();
+        self.walk(then_body, times);
+        let middle = self.timeline.steps.len();
+        self.walk(else_body, times);
+        let sides = self.timeline.steps.split_at_mut(middle);
+        let cycles = |steps: &[TimedStep]| {
+            steps.iter().fold(0, |sum: u64, step| sum.saturating_add(step.total_cycles()))
+        };
+        let (then_steps, else_steps) = (&mut sides.0[begin..], sides.1);
+        let faster = if cycles(then_steps) < cycles(else_steps) { then_steps } else { else_steps };
+        faster.iter_mut().for_each(|step| step.times = 0);
     }
 
     fn compute(&mut self, id: ComputeSetId, times: u64) {
