@@ -2,8 +2,8 @@
 
 use crate::errors;
 use crate::series::Point;
-use pando_base::{DType, Result, Shape};
-use pando_graph::{Builder, ConstData, Dim, Dims, Module, TensorType, ValueId};
+use pando_base::{BinaryFn, DType, ReduceFn, Result, Shape};
+use pando_graph::{Builder, ConstData, Conv, Dim, Dims, Module, ReduceWindow, TensorType, ValueId};
 
 /// Templates; see `data/README.md`.
 const PROGRAMS: [(&str, &str); 13] = [
@@ -27,8 +27,8 @@ pub fn program(file: &str) -> Result<&'static str> {
     found.map(|(_, text)| *text).ok_or_else(|| errors::bad_file(file, "there is no such program"))
 }
 
-/// The model of a row: `encoder` is a BERT-like stack with the point's `layers`, `hidden`, `heads`, `batch` and
-/// `sequence`, on embeddings, in f16.
+/// The model of a row, in f16: `encoder` is a BERT-like stack on embeddings, with the point's `layers`, `hidden`,
+/// `heads`, `batch` and `sequence`; `resnet50` has normalisation folded into its convolutions, as for inference.
 pub fn model(name: &str, point: &Point) -> Result<Module> {
     let size = |parameter: &str| {
         point
@@ -44,6 +44,7 @@ pub fn model(name: &str, point: &Point) -> Result<Module> {
             batch: size("batch")?,
             sequence: size("sequence")?,
         }),
+        "resnet50" => resnet50(size("batch")?),
         _ => Err(errors::bad_series("data", name, "there is no such model")),
     }
 }
@@ -119,11 +120,85 @@ fn attention(b: &mut Builder, name: &str, x: ValueId, size: &Encoder) -> Result<
     let key = heads(b, "key", &[0, 2, 3, 1])?;
     let value = heads(b, "value", &[0, 2, 1, 3])?;
     let scores = b.matmul(query, key)?;
-    let scores = b.binary_scalar(pando_base::BinaryFn::Mul, scores, 1.0 / (width as f64).sqrt())?;
+    let scores = b.binary_scalar(BinaryFn::Mul, scores, 1.0 / (width as f64).sqrt())?;
     let shares = b.softmax(scores, 3)?;
     let context = b.matmul(shares, value)?;
     let context = b.transpose(context, &[0, 2, 1, 3])?;
     b.reshape(context, [size.batch * size.sequence, hidden])
+}
+
+/// ResNet-50 v1.5 for 224 × 224 images: the stride is in the 3 × 3 convolutions.
+fn resnet50(batch: u64) -> Result<Module> {
+    let mut b = Builder::new();
+    b.begin("main");
+    let dims = [batch, 3, 224, 224].map(Dim::from).into_iter().collect();
+    let image = b.param("image", TensorType { dtype: DType::F16, dims });
+    let x = convolution(&mut b, "stem", image, [3, 64], 7, 2)?;
+    let x = b.relu(x)?;
+    let mut x = b.reduce_window(x, max_pool())?;
+    let mut channels = 64;
+    for (stage, (blocks, width)) in [(3, 64), (4, 128), (6, 256), (3, 512)].into_iter().enumerate() {
+        for block in 0..blocks {
+            let stride = if block == 0 && stage > 0 { 2 } else { 1 };
+            x = bottleneck(&mut b, &format!("stage{stage}.{block}"), x, [channels, width], stride)?;
+            channels = 4 * width;
+        }
+    }
+    let sum = b.reduce(ReduceFn::Sum, x, &[2, 3])?;
+    let mean = b.binary_scalar(BinaryFn::Mul, sum, 1.0 / 49.0)?;
+    let classes = dense(&mut b, "classes", mean, channels, 1000)?;
+    b.end(&[classes]);
+    Ok(b.finish())
+}
+
+fn max_pool() -> ReduceWindow {
+    ReduceWindow {
+        func: ReduceFn::Max,
+        window: vec![1, 1, 3, 3],
+        strides: vec![1, 1, 2, 2],
+        padding: vec![(0, 0), (0, 0), (1, 1), (1, 1)],
+        dilation: vec![1; 4],
+    }
+}
+
+fn bottleneck(
+    b: &mut Builder,
+    name: &str,
+    x: ValueId,
+    [inputs, width]: [u64; 2],
+    stride: u64,
+) -> Result<ValueId> {
+    let y = convolution(b, &format!("{name}.a"), x, [inputs, width], 1, 1)?;
+    let y = b.relu(y)?;
+    let y = convolution(b, &format!("{name}.b"), y, [width, width], 3, stride)?;
+    let y = b.relu(y)?;
+    let y = convolution(b, &format!("{name}.c"), y, [width, 4 * width], 1, 1)?;
+    let shortcut = if inputs == 4 * width && stride == 1 {
+        x
+    } else {
+        convolution(b, &format!("{name}.shortcut"), x, [inputs, 4 * width], 1, stride)?
+    };
+    let sum = b.add(y, shortcut)?;
+    b.relu(sum)
+}
+
+/// A convolution that keeps the field's size but for the stride, and its bias.
+fn convolution(
+    b: &mut Builder,
+    name: &str,
+    x: ValueId,
+    [inputs, outputs]: [u64; 2],
+    kernel: u64,
+    stride: u64,
+) -> Result<ValueId> {
+    let w = weight(b, &format!("{name}.w"), &[outputs, inputs, kernel, kernel]);
+    let bias = weight(b, &format!("{name}.b"), &[outputs]);
+    let pad = (kernel as i64 - 1) / 2;
+    let conv = Conv { strides: vec![stride; 2], padding: vec![(pad, pad); 2], ..Conv::plain(2) };
+    let y = b.conv(x, w, conv)?;
+    let dims: Dims = b.ty(y).dims.clone();
+    let bias = b.broadcast(bias, dims, &[1])?;
+    b.add(y, bias)
 }
 
 /// The graph of a model's row, for tools that look inside.

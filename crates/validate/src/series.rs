@@ -121,8 +121,8 @@ pub enum Measures {
     Chip,
     /// The longer of the chip's and the host's part: transfers are prefetched.
     Overlapped,
-    /// Everything, one after another.
-    All,
+    /// A single request: everything, one after another, and the host has to be waited for.
+    Request,
 }
 
 /// What is asked of this project's model of the machine.
