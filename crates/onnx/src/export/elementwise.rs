@@ -210,7 +210,8 @@ pub fn compare(w: &mut Writer, site: &Site, func: CompareFn) -> Result<String> {
 /// Floats beyond a narrow integer's range are cut to it, which ONNX leaves open; of wide integers it stays open.
 pub fn convert(w: &mut Writer, site: &Site, dtype: DType) -> Result<String> {
     let (x, own) = (site.x[0].as_str(), site.dtype());
-    let range = dtype.int_range().filter(|_| own.is_float() && dtype != DType::Bool && dtype.size_bytes() < 4);
+    let range =
+        dtype.int_range().filter(|_| own.is_float() && dtype != DType::Bool && dtype.size_bytes() < 4);
     let Some((low, high)) = range else { return Ok(w.cast(x, dtype)) };
     let (low, high) = (w.number(own, low as f64), w.number(own, high as f64));
     let inside = w.node("Clip", &[x, &low, &high]);
