@@ -66,6 +66,15 @@ pub fn unknown_input(name: &str, known: &[String]) -> Error {
     Error::new(format!("the model has no input '{name}'; it has: {}", known.join(", ")))
 }
 
+pub fn unknown_dim(name: &str, known: &[String]) -> Error {
+    let known = if known.is_empty() {
+        "there are none".to_string()
+    } else {
+        format!("they are {}", known.join(", "))
+    };
+    Error::new(format!("the model's inputs have no named dimension '{name}' to give a size to; {known}"))
+}
+
 pub fn wrong_sample(name: &str, declared: impl Display, found: impl Display) -> Error {
     Error::new(format!("the value given for input '{name}' is {found}, the model declares {declared}"))
 }

@@ -5,6 +5,7 @@
 //! operators that exporters write disappear. A vector of sizes of which some are names travels beside its
 //! value (`sizes.rs`).
 
+mod dims;
 mod functions;
 mod inputs;
 mod names;
@@ -115,6 +116,7 @@ pub fn import(model: &ModelProto, folder: Option<&Path>, options: &Options) -> R
         problems: RefCell::default(),
         nodes: Cell::default(),
     };
+    dims::check(graph, &options.dims)?;
     let mut b = Builder::new();
     b.begin("main");
     let mut scope = Scope::new(&env, &opsets);
