@@ -1,5 +1,6 @@
 //! The inputs of a model: what the file declares, what is given as a value or as a sample.
 
+use super::dims;
 use super::scope::Scope;
 use super::value::Value;
 use super::{Input, Options, given_value, names, sample, value_name};
@@ -17,9 +18,10 @@ pub(super) fn declare(
     options: &Options,
 ) -> Result<Vec<Input>> {
     check_names(graph, options)?;
-    let mut dims = options.dims.clone();
+    dims::check(graph, &options.dims)?;
+    let mut sizes = options.dims.clone();
     if let Some(sample) = &options.sample {
-        dims.extend(sample.dims(graph)?);
+        sizes.extend(sample.dims(graph)?);
     }
     // Before IR version 4 every initializer is listed as an input too; its value is the default.
     let initialized: FxHashSet<&str> = graph.initializer.iter().map(|tensor| tensor.name.as_str()).collect();
@@ -31,7 +33,7 @@ pub(super) fn declare(
             let value = given_value(b, given);
             scope.set(&info.name, value);
         } else if known.is_some() || !initialized.contains(info.name.as_str()) {
-            let (elem, ty) = input_type(info, &dims, known)?;
+            let (elem, ty) = input_type(info, &sizes, known)?;
             let mut name = value_name(&info.name);
             if !taken.insert(name.clone()) {
                 name = String::new();
@@ -50,6 +52,7 @@ pub(super) fn declare(
 /// The inputs that need a value in a run, as the file declares them.
 pub fn declared_inputs(model: &ModelProto, options: &Options) -> Result<Vec<Input>> {
     let graph = model.graph.as_ref().ok_or_else(errors::no_graph)?;
+    dims::check(graph, &options.dims)?;
     let given = |name: &str| options.values.iter().any(|(given, _)| given == name);
     let initialized = |name: &str| graph.initializer.iter().any(|tensor| tensor.name == name);
     let open = graph.input.iter().filter(|info| !given(&info.name) && !initialized(&info.name));

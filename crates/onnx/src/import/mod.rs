@@ -116,7 +116,6 @@ pub fn import(model: &ModelProto, folder: Option<&Path>, options: &Options) -> R
         problems: RefCell::default(),
         nodes: Cell::default(),
     };
-    dims::check(graph, &options.dims)?;
     let mut b = Builder::new();
     b.begin("main");
     let mut scope = Scope::new(&env, &opsets);
