@@ -134,3 +134,23 @@ func @main(%x: f16[16,24], %row: f16[24], %column: f16[16]) -> f16[16,24], f16[1
     assert!(steps.contains("binary.mul:f16[0,1]") && steps.contains("fill:f16=1"), "{steps}");
     assert_eq!(compiled.emitted.program.compute_sets.len(), 3, "{steps}");
 }
+
+/// What follows a broadcast of few elements is computed on those; what nothing needs is not computed.
+#[test]
+fn functions_run_before_their_operand_is_repeated() {
+    let text = "const @eps: f32[] = splat(0.5)
+
+func @main(%x: f32[16,24]) -> f32[16,24] {
+  %sum = reduce %x func=sum axes=[1] : f32[16]
+  %wide = broadcast %sum axes=[0] : f32[16,24]
+  %eps = constant @eps : f32[]
+  %epsilons = broadcast %eps axes=[] : f32[16,24]
+  %raised = add %wide, %epsilons : f32[16,24]
+  %size = abs %raised : f32[16,24]
+  %root = sqrt %size : f32[16,24]
+  %y = div %x, %root : f32[16,24]
+  return %y
+}";
+    let plan = check(text, 8, "= sqrt : f32[16] ");
+    assert!(plan.contains("= add : f32[16] ") && !plan.contains("%wide = "), "{plan}");
+}
