@@ -11,6 +11,7 @@
 mod errors;
 mod exec;
 mod flat;
+mod images;
 mod isa;
 mod kernel;
 mod model;
