@@ -270,7 +270,7 @@ fn winograd_is_used_and_right() {
         let input = normal(1, &image);
         let model = compile(&module, &CompileOptions::default()).unwrap();
         let (_, steps) = model.profile(std::slice::from_ref(&input)).unwrap();
-        assert!(steps.iter().any(|step| step.name == "winograd"), "{steps:?}");
+        assert!(steps.iter().any(|step| step.kind == "winograd"), "{steps:?}");
         check(&module, &input, 1e-3, &format!("{image:?} {outputs}"));
     }
 }

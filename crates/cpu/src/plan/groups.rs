@@ -75,6 +75,11 @@ pub fn is_reshape(node: &FlatNode) -> bool {
     matches!(node.work, Work::Op(Op::Reshape { .. }))
 }
 
+/// All elements of an operand in some order: a view for whoever can read it so.
+pub fn is_view(node: &FlatNode) -> bool {
+    is_reshape(node) || matches!(node.work, Work::Op(Op::Transpose { .. }))
+}
+
 /// Elementwise in types that registers hold. A bitcast is a view; 8-bit floats have no registers.
 pub fn is_elementwise(flat: &Flat, node: &FlatNode) -> bool {
     let op = match &node.work {

@@ -16,6 +16,7 @@ use crate::recognise::Composite;
 use crate::view::Sizes;
 use pando_base::{DType, ReduceFn, Shape, Tensor};
 use pando_graph::{Conv, Dim, Op, Pad, ReduceWindow, Slice, known_dims};
+use std::sync::Arc;
 
 /// A convolution whose result lies in blocks.
 #[derive(Clone, Debug)]
@@ -75,6 +76,7 @@ pub fn blocked(flat: Flat) -> Flat {
         blocks: vec![None; count],
         old: Flat { values: flat.values, ..Flat::default() },
         new: Flat::default(),
+        name: "".into(),
     };
     for &param in &flat.params {
         let ty = layout.old.values[param].clone();
@@ -127,6 +129,8 @@ struct Layout {
     /// New values by old ones: as they were, and in blocks.
     plain: Vec<Option<ValueIndex>>,
     blocks: Vec<Option<ValueIndex>>,
+    /// Of the old node at hand: what is made for it bears its name.
+    name: Arc<str>,
 }
 
 impl Layout {
@@ -143,7 +147,8 @@ impl Layout {
 
     fn push(&mut self, work: Work, operands: Vec<ValueIndex>, dtype: DType, sizes: Sizes) -> ValueIndex {
         let result = self.value(FlatType { dtype, sizes });
-        self.new.nodes.push(FlatNode { work, operands, results: vec![result] });
+        let name = self.name.clone();
+        self.new.nodes.push(FlatNode { work, operands, results: vec![result], name });
         result
     }
 
@@ -157,6 +162,7 @@ impl Layout {
     }
 
     fn node(&mut self, node: FlatNode) {
+        self.name = node.name.clone();
         if let Some(mut conv) = blocked_conv(&self.old, &node) {
             let operand = node.operands[0];
             // Depthwise kernels know only blocks; others read planes as well.
@@ -181,7 +187,7 @@ impl Layout {
         for (&old, &new) in node.results.iter().zip(&results) {
             self.plain[old] = Some(new);
         }
-        self.new.nodes.push(FlatNode { work: node.work, operands, results });
+        self.new.nodes.push(FlatNode { work: node.work, operands, results, name: node.name });
     }
 
     /// Does the node on blocks if it works on blocks already and can.
