@@ -56,6 +56,11 @@ pub enum Work {
         count: u64,
         body: Box<Flat>,
     },
+    /// Operands and results are cut in so many parts along axis 0, each the body's.
+    Images {
+        count: usize,
+        body: Box<Flat>,
+    },
 }
 
 /// The elements of constants, made once and shared by all plans of a model.

@@ -5,6 +5,7 @@
 use crate::errors;
 use crate::exec::{self, Frame, Timing};
 use crate::flat::{Constants, flatten};
+use crate::images;
 use crate::options::CompileOptions;
 use crate::plan::{self, Packed, Plan};
 use crate::pool::Pool;
@@ -233,6 +234,7 @@ impl Model {
         let bound = if bindings.is_empty() { None } else { Some(bind_dims(&self.module, &bindings)?) };
         let module = bound.as_ref().unwrap_or(&self.module);
         let flat = flatten(module, self.main, &mut lock(&self.constants), self.options.fuse)?;
+        let flat = if self.options.fuse { images::split(flat, self.pool.threads()) } else { flat };
         let plan = plan::plan(&flat, &self.options, &self.pool, &mut lock(&self.packed))?;
         let planned = Arc::new(Planned { plan, frames: Mutex::default() });
         lock(&self.plans).insert(shapes.to_vec(), Arc::clone(&planned));

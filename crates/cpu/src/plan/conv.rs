@@ -1,4 +1,5 @@
-//! Makes steps of convolutions in float types: up to three spatial dimensions. A kernel of one element with
+//! Makes steps of convolutions in float types that do not lie in blocks (`layout.rs` says which do): up to three
+//! spatial dimensions. A kernel of one element with
 //! unit strides is a product of the input as it is; others go over padded planes (`step/windows.rs`).
 
 use super::Planner;

@@ -45,6 +45,10 @@ impl Planner<'_> {
                 let (cond, body) = (self.child(cond)?, self.child(body)?);
                 self.control(node, Control::While { cond, body }, Some(DType::Bool))
             }
+            Work::Images { count, body } => {
+                let body = self.child(body)?;
+                self.control(node, Control::Images { count: *count, body }, None)
+            }
             Work::Repeat { count, body } => {
                 let body = self.child(body)?;
                 self.control(node, Control::Repeat { count: *count, body }, Some(DType::I32))
