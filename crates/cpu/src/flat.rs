@@ -2,13 +2,14 @@
 //! calls are gone, bodies of branches and loops are flat functions of their own. A call to a composite that
 //! [`recognise`](crate::recognise) knows stays one node.
 
+use crate::constants::{Constant, Constants};
 use crate::errors;
 use crate::plan::layout::{BlockedConv, blocked};
 use crate::recognise::{Composite, recognise};
 use crate::view::Sizes;
-use pando_base::{DType, Id, Result, Tensor};
-use pando_graph::{ConstId, Func, FuncId, Module, Node, Op, TensorType, ValueId};
-use rustc_hash::FxHashMap;
+use pando_base::{DType, Id, Result};
+use pando_graph::{Func, FuncId, Module, Node, Op, TensorType, ValueId};
+use std::sync::Arc;
 
 /// Index into [`Flat::values`].
 pub type ValueIndex = usize;
@@ -36,7 +37,7 @@ pub struct FlatNode {
 pub enum Work {
     /// Neither a constant nor control flow.
     Op(Op),
-    Constant(Tensor),
+    Constant(Arc<Constant>),
     Composite(Composite),
     /// Results, and perhaps operands, in blocks of channels.
     BlockedConv(Box<BlockedConv>),
@@ -52,16 +53,6 @@ pub enum Work {
         count: u64,
         body: Box<Flat>,
     },
-}
-
-/// The elements of constants, made once and shared by all plans of a model.
-#[derive(Default)]
-pub struct Constants(FxHashMap<ConstId, Tensor>);
-
-impl Constants {
-    fn get(&mut self, module: &Module, id: ConstId) -> Tensor {
-        self.0.entry(id).or_insert_with(|| module.consts[id].materialize()).clone()
-    }
 }
 
 /// A function of a valid module whose dimensions are all known.
@@ -154,6 +145,15 @@ impl Flattener<'_> {
 }
 
 impl Flat {
+    /// The node that makes each value; none makes a parameter.
+    pub fn makers(&self) -> Vec<Option<usize>> {
+        let mut makers = vec![None; self.values.len()];
+        for (index, node) in self.nodes.iter().enumerate() {
+            node.results.iter().for_each(|&result| makers[result] = Some(index));
+        }
+        makers
+    }
+
     /// The nodes that have each value as an operand, in order.
     pub fn users(&self) -> Vec<Vec<usize>> {
         let mut users = vec![Vec::new(); self.values.len()];
