@@ -7,6 +7,7 @@
 //! the body computes an image as if it were alone. Products stay outside: they share their weights among images.
 //! Cost: linear.
 
+use crate::constants::Constant;
 use crate::flat::{Flat, FlatNode, FlatType, ValueIndex, Work};
 use crate::recognise::Composite;
 use pando_graph::{Dim, Dims, Op};
@@ -91,7 +92,9 @@ fn keeps_apart(flat: &Flat, states: &[State], node: &FlatNode, images: usize) ->
     let op = match &node.work {
         Work::BlockedConv(_) => return state(0).has_parts() && state(1).is_constant(),
         Work::Composite(Composite::Activation(_)) => return all(),
-        Work::Constant(tensor) => return are_alike(tensor.bytes(), images),
+        Work::Constant(constant) => {
+            return constant.held().is_some_and(|held| are_alike(held.bytes(), images));
+        }
         Work::Op(op) => op,
         _ => return false,
     };
@@ -152,7 +155,7 @@ impl Split {
         for node in flat.nodes {
             if moves(&node) {
                 let operands = self.operands(&node, &parts);
-                body.nodes.push(FlatNode { work: self.work(node.work), operands, results: node.results });
+                body.nodes.push(FlatNode { work: self.work(node.work), operands, ..node });
                 continue;
             }
             if node.results.iter().all(|&value| self.states[value].is_constant()) {
@@ -166,9 +169,10 @@ impl Split {
             outer.nodes.push(node);
         }
         let count = self.images / self.at_once;
+        let name = body.nodes.last().map_or_else(|| "".into(), |node| node.name.clone());
         let work = Work::Images { count, body: Box::new(without_unused(body)) };
         // Only parameters go in.
-        outer.nodes.insert(0, FlatNode { work, operands, results });
+        outer.nodes.insert(0, FlatNode { work, operands, results, name });
         without_unused(outer)
     }
 
@@ -189,13 +193,14 @@ impl Split {
     /// Adds the part of a constant that is alike for all images.
     fn part(&self, node: &FlatNode, value: ValueIndex, body: &mut Flat, parts: &mut [Option<ValueIndex>]) {
         let work = match copy(node).work {
-            Work::Constant(tensor) => {
+            Work::Constant(constant) => {
+                let tensor = constant.tensor();
                 let sizes = self.fewer(&body.values[value]).sizes;
                 let shape: pando_base::Shape = sizes.iter().map(|&size| size as u64).collect();
                 let mut part = pando_base::Tensor::zeros(tensor.dtype(), shape);
                 let length = part.bytes().len();
                 part.bytes_mut().copy_from_slice(&tensor.bytes()[..length]);
-                Work::Constant(part)
+                Work::Constant(Constant::new(part))
             }
             work => self.work(work),
         };
@@ -203,7 +208,7 @@ impl Split {
         let ty = self.fewer(&body.values[value]);
         body.values.push(ty);
         let result = body.values.len() - 1;
-        body.nodes.push(FlatNode { work, operands, results: vec![result] });
+        body.nodes.push(FlatNode { work, operands, results: vec![result], name: node.name.clone() });
         parts[value] = Some(result);
     }
 
@@ -239,11 +244,11 @@ impl Split {
 fn copy(node: &FlatNode) -> FlatNode {
     let work = match &node.work {
         Work::Op(op) => Work::Op(op.clone()),
-        Work::Constant(tensor) => Work::Constant(tensor.clone()),
+        Work::Constant(constant) => Work::Constant(constant.clone()),
         Work::Composite(composite) => Work::Composite(*composite),
         _ => unreachable!("the state says what is copied"),
     };
-    FlatNode { work, operands: node.operands.clone(), results: node.results.clone() }
+    FlatNode { work, operands: node.operands.clone(), results: node.results.clone(), name: node.name.clone() }
 }
 
 /// Without nodes whose results nobody reads: constants that only the other side does.

@@ -16,6 +16,7 @@
 //! Results are those of the graph's evaluator but for rounding: f32 arithmetic in f32. They do not depend
 //! on the number of threads and are the same bits from run to run.
 
+mod constants;
 mod errors;
 mod exec;
 mod flat;
@@ -31,5 +32,5 @@ mod step;
 mod view;
 
 pub use isa::Isa;
-pub use model::{Input, Model, StepTime, compile, medians};
+pub use model::{Input, Model, StepTime, compile, compile_owned, medians};
 pub use options::{CompileOptions, MatmulPrecision};

@@ -376,6 +376,6 @@ fn batches_are_cut_into_images() {
     let input = numbers(21, &image);
     let model = compile(&module, &CompileOptions { threads: 1, ..CompileOptions::default() }).unwrap();
     let (_, steps) = model.profile(std::slice::from_ref(&input)).unwrap();
-    assert!(steps.iter().any(|step| step.name == "images"), "{steps:?}");
+    assert!(steps.iter().any(|step| step.kind == "images"), "{steps:?}");
     check(&module, &input, 1e-5, "batches");
 }
