@@ -2,23 +2,75 @@
 
 #![allow(unsafe_code)]
 
+use crate::constants::Constants;
 use crate::errors;
-use crate::exec::{self, Frame};
-use crate::flat::{Constants, flatten};
+use crate::exec::{self, Frame, Timing};
+use crate::flat::flatten;
+use crate::images;
 use crate::options::CompileOptions;
-use crate::plan::{self, Packed, Plan};
+use crate::plan::{self, Packed, Place, Plan};
 use crate::pool::Pool;
+use crate::step::Step;
+use crate::view::BufferId;
 use pando_base::{DType, Result, Shape, Tensor};
 use pando_graph::{Dim, Func, FuncId, Module, bind_dims, check_expanded_size, rebuild};
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Time of one step of a run.
+/// Time and work of one step of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepTime {
     /// The kind of step: `gemm`, `elementwise`, …
-    pub name: &'static str,
+    pub kind: &'static str,
+    /// The value it computes, as the model calls it; empty if it has no name. Steps may share one.
+    pub name: Arc<str>,
+    /// Sizes of its first result as it lies in memory: images may have their channels in blocks.
+    pub sizes: Vec<usize>,
+    /// Since the run began.
+    pub start_seconds: f64,
     pub seconds: f64,
+    /// Multiplications and additions of products; 0 where bytes are the measure of the work.
+    pub flops: u64,
+    /// What it must read and write at least.
+    pub bytes: u64,
+}
+
+/// The median duration of each step over runs of the same plan; the rest is the first run's.
+pub fn medians(runs: &[Vec<StepTime>]) -> Vec<StepTime> {
+    let mut steps = runs.first().cloned().unwrap_or_default();
+    for (index, step) in steps.iter_mut().enumerate() {
+        let mut seconds: Vec<f64> = runs.iter().map(|run| run[index].seconds).collect();
+        seconds.sort_by(f64::total_cmp);
+        step.seconds = seconds[seconds.len() / 2];
+    }
+    steps
+}
+
+/// An input that stays where it is: dense, row-major, little-endian.
+#[derive(Clone, Debug)]
+pub struct Input<'a> {
+    dtype: DType,
+    shape: Shape,
+    bytes: &'a [u8],
+}
+
+impl<'a> Input<'a> {
+    /// Addresses that bytes of an input must be a multiple of.
+    pub const ALIGNMENT: usize = 8;
+
+    /// # Panics
+    /// If the number of bytes is not the shape's, or their address not a multiple of [`Input::ALIGNMENT`].
+    pub fn new(dtype: DType, shape: Shape, bytes: &'a [u8]) -> Self {
+        assert_eq!(bytes.len() as u64, shape.num_elements() * dtype.size_bytes(), "bytes of {dtype}{shape}");
+        assert!(bytes.is_empty() || bytes.as_ptr().addr().is_multiple_of(Self::ALIGNMENT), "{dtype}{shape}");
+        Input { dtype, shape, bytes }
+    }
+}
+
+impl<'a> From<&'a Tensor> for Input<'a> {
+    fn from(tensor: &'a Tensor) -> Self {
+        Input { dtype: tensor.dtype(), shape: tensor.shape().clone(), bytes: tensor.bytes() }
+    }
 }
 
 /// Ready to run. Runs at the same time are safe; they share the threads.
@@ -40,19 +92,26 @@ struct Planned {
 
 /// Compiles the function `main` of a valid module. Where all sizes are numbers, the plan is made at once.
 pub fn compile(module: &Module, options: &CompileOptions) -> Result<Model> {
-    check_expanded_size(module)?;
-    let module = if options.fuse { rebuild(module)? } else { module.clone() };
+    compile_owned(module.clone(), options)
+}
+
+/// As [`compile`], for a module that nobody else holds: its constants are let go once they are packed.
+pub fn compile_owned(module: Module, options: &CompileOptions) -> Result<Model> {
+    check_expanded_size(&module)?;
+    let mut module = if options.fuse { rebuild(&module)? } else { module };
     let main = module.main().ok_or_else(errors::no_main)?;
+    let types = module.funcs[main].param_types();
+    let shapes: Option<Vec<Shape>> = types.iter().map(|ty| ty.shape()).collect();
+    let packed = Packed::new(shapes.is_some());
     let model = Model {
         main,
         options: options.clone(),
         pool: Pool::new(options.threads),
-        constants: Mutex::default(),
-        packed: Mutex::default(),
+        constants: Mutex::new(Constants::take(&mut module)),
+        packed: Mutex::new(packed),
         plans: Mutex::default(),
         module,
     };
-    let shapes: Option<Vec<Shape>> = model.main_func().param_types().iter().map(|ty| ty.shape()).collect();
     if let Some(shapes) = shapes {
         model.planned(&shapes)?;
     }
@@ -62,12 +121,18 @@ pub fn compile(module: &Module, options: &CompileOptions) -> Result<Model> {
 impl Model {
     /// The results for these inputs. Named dimensions take their numbers from the inputs' shapes.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        self.run_timed(&borrowed(inputs), None)
+    }
+
+    /// As [`Model::run`], on inputs that somebody else owns.
+    pub fn run_borrowed(&self, inputs: &[Input]) -> Result<Vec<Tensor>> {
         self.run_timed(inputs, None)
     }
 
     /// As [`Model::run`], into tensors of the results' types and shapes: nothing is allocated once a run
     /// with these shapes has been.
     pub fn run_into(&self, inputs: &[Tensor], outputs: &mut [Tensor]) -> Result<()> {
+        let inputs = &borrowed(inputs);
         let planned = self.planned(&self.checked_shapes(inputs)?)?;
         let results = &planned.plan.results;
         if outputs.len() != results.len() {
@@ -80,21 +145,30 @@ impl Model {
                 return Err(errors::wrong_output(position, &expected, &found));
             }
         }
-        self.with_frame(&planned, inputs, None, |frame| {
-            for (output, view) in outputs.iter_mut().zip(results) {
-                // SAFETY: as in `run_timed`.
-                output.bytes_mut().copy_from_slice(unsafe { result_bytes(frame, view) });
-            }
-        })
+        self.run_planned(&planned, inputs, outputs, None)
     }
 
     /// The results and the time of every step.
     pub fn profile(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, Vec<StepTime>)> {
+        self.profile_borrowed(&borrowed(inputs))
+    }
+
+    /// As [`Model::profile`], on inputs that somebody else owns.
+    pub fn profile_borrowed(&self, inputs: &[Input]) -> Result<(Vec<Tensor>, Vec<StepTime>)> {
         let mut seconds = Vec::new();
         let results = self.run_timed(inputs, Some(&mut seconds))?;
         let planned = self.planned(&self.checked_shapes(inputs)?)?;
         let times = planned.plan.steps.iter().zip(seconds);
-        Ok((results, times.map(|(step, seconds)| StepTime { name: step.name(), seconds }).collect()))
+        let step_time = |(step, (start_seconds, seconds)): (&Step, (f64, f64))| StepTime {
+            kind: step.kind_name(),
+            name: step.name.clone(),
+            sizes: step.outputs.first().map_or(Vec::new(), |view| view.sizes.to_vec()),
+            start_seconds,
+            seconds,
+            flops: step.flops(),
+            bytes: step.bytes(),
+        };
+        Ok((results, times.map(step_time).collect()))
     }
 
     /// Bytes of the arena that runs with these input shapes use, and of constants prepared for them.
@@ -103,34 +177,44 @@ impl Model {
         Ok((planned.plan.arena_bytes, planned.plan.kept_bytes))
     }
 
-    fn run_timed(&self, inputs: &[Tensor], timing: Option<&mut Vec<f64>>) -> Result<Vec<Tensor>> {
+    fn run_timed(&self, inputs: &[Input], timing: Option<&mut Timing>) -> Result<Vec<Tensor>> {
         let planned = self.planned(&self.checked_shapes(inputs)?)?;
-        let mut results = Vec::new();
-        self.with_frame(&planned, inputs, timing, |frame| {
-            results.extend(planned.plan.results.iter().map(|view| {
-                let mut tensor = Tensor::zeros(view.dtype, shape_of(&view.sizes));
-                // SAFETY: the run is over, the frame is still ours, and results are dense.
-                tensor.bytes_mut().copy_from_slice(unsafe { result_bytes(frame, view) });
-                tensor
-            }));
-        })?;
-        Ok(results)
+        let results = planned.plan.results.iter();
+        let mut outputs: Vec<Tensor> =
+            results.map(|view| Tensor::zeros(view.dtype, shape_of(&view.sizes))).collect();
+        self.run_planned(&planned, inputs, &mut outputs, timing)?;
+        Ok(outputs)
     }
 
-    fn with_frame(
+    /// Steps write results where the outputs are; what two of them share, and constants, are copied.
+    fn run_planned(
         &self,
         planned: &Planned,
-        inputs: &[Tensor],
-        timing: Option<&mut Vec<f64>>,
-        read: impl FnOnce(&Frame),
+        inputs: &[Input],
+        outputs: &mut [Tensor],
+        timing: Option<&mut Timing>,
     ) -> Result<()> {
-        let mut frame = lock(&planned.frames).pop().unwrap_or_else(|| Frame::new(&planned.plan));
-        let pointers = inputs.iter().map(|tensor| tensor.bytes().as_ptr());
+        let plan = &planned.plan;
+        let mut frame = lock(&planned.frames).pop().unwrap_or_else(|| Frame::new(plan));
+        let pointers = inputs.iter().map(|input| input.bytes.as_ptr());
+        let mut copied = Vec::new();
+        let mut direct: Vec<(BufferId, *mut u8)> = Vec::new();
+        for (view, output) in plan.results.iter().zip(outputs) {
+            let made = matches!(plan.buffers[view.buffer].place, Place::Arena(_));
+            let taken = direct.iter().any(|&(buffer, _)| buffer == view.buffer);
+            match made && !taken && view.num_bytes() == plan.buffers[view.buffer].bytes {
+                true => direct.push((view.buffer, output.bytes_mut().as_mut_ptr())),
+                false => copied.push((view, output)),
+            }
+        }
         // SAFETY: `checked_shapes` has compared types and sizes with the parameters'; the tensors are
-        // borrowed until the call returns.
-        let result = unsafe { exec::run(&planned.plan, &mut frame, &self.pool, pointers, timing) };
+        // borrowed until the call returns, and each output holds its whole buffer.
+        let result = unsafe { exec::run(plan, &mut frame, &self.pool, pointers, direct.into_iter(), timing) };
         if result.is_ok() {
-            read(&frame);
+            for (view, output) in copied {
+                // SAFETY: the run is over, the frame is still ours, and results are dense.
+                output.bytes_mut().copy_from_slice(unsafe { result_bytes(&frame, view) });
+            }
         }
         lock(&planned.frames).push(frame);
         result
@@ -141,22 +225,19 @@ impl Model {
     }
 
     /// The inputs' shapes if they suit the parameters, names aside.
-    fn checked_shapes(&self, inputs: &[Tensor]) -> Result<Vec<Shape>> {
+    fn checked_shapes(&self, inputs: &[Input]) -> Result<Vec<Shape>> {
         let types = self.main_func().param_types();
         if types.len() != inputs.len() {
             return Err(errors::wrong_input_count(types.len(), inputs.len()));
         }
-        for (position, (tensor, ty)) in inputs.iter().zip(types).enumerate() {
+        for (position, (input, ty)) in inputs.iter().zip(types).enumerate() {
             let fits = |(dim, &size): (&Dim, &u64)| dim.known().is_none_or(|known| known == size);
-            let same_rank = ty.rank() == tensor.shape().rank();
-            if tensor.dtype() != ty.dtype
-                || !same_rank
-                || !ty.dims.iter().zip(tensor.shape().iter()).all(fits)
-            {
-                return Err(errors::wrong_input(position, ty, tensor.dtype(), tensor.shape()));
+            let same_rank = ty.rank() == input.shape.rank();
+            if input.dtype != ty.dtype || !same_rank || !ty.dims.iter().zip(input.shape.iter()).all(fits) {
+                return Err(errors::wrong_input(position, ty, input.dtype, &input.shape));
             }
         }
-        Ok(inputs.iter().map(|tensor| tensor.shape().clone()).collect())
+        Ok(inputs.iter().map(|input| input.shape.clone()).collect())
     }
 
     fn planned(&self, shapes: &[Shape]) -> Result<Arc<Planned>> {
@@ -167,6 +248,7 @@ impl Model {
         let bound = if bindings.is_empty() { None } else { Some(bind_dims(&self.module, &bindings)?) };
         let module = bound.as_ref().unwrap_or(&self.module);
         let flat = flatten(module, self.main, &mut lock(&self.constants), self.options.fuse)?;
+        let flat = if self.options.fuse { images::split(flat, self.pool.threads()) } else { flat };
         let plan = plan::plan(&flat, &self.options, &self.pool, &mut lock(&self.packed))?;
         let planned = Arc::new(Planned { plan, frames: Mutex::default() });
         lock(&self.plans).insert(shapes.to_vec(), Arc::clone(&planned));
@@ -190,6 +272,10 @@ impl Model {
         }
         Ok(bindings)
     }
+}
+
+fn borrowed(inputs: &[Tensor]) -> Vec<Input<'_>> {
+    inputs.iter().map(Input::from).collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -70,7 +70,7 @@ fn fullest_holder(
     id: VarId,
     over_time: &pando_tile::memory::MemoryOverTime,
 ) -> (u32, u32) {
-    let (_, tile) = pando_tile::memory::var_bytes(&program.vars[id]).max();
+    let (_, tile) = program.vars[id].fullest_tile();
     let (first, last) = placed.live.ranges[id].expect("only live variables are asked about");
     let point =
         (first..=last).max_by_key(|&point| (over_time.peaks[point as usize].0, std::cmp::Reverse(point)));

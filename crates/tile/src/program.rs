@@ -1,7 +1,7 @@
 //! The tile IR as plain public data.
 
 use crate::block::Block;
-use crate::grid::Grid;
+use crate::grid::{Class, Grid};
 use crate::kernel::Kernel;
 use crate::span::Span;
 use pando_base::{Arena, DType, Shape, SideTable, Tensor, define_id};
@@ -233,8 +233,28 @@ impl Layout {
 impl Var {
     /// Bytes on the fullest tile.
     pub fn max_tile_bytes(&self) -> u64 {
-        let classes = self.home.grid.classes([(self.home.region.as_slice(), &*self.shape)].into_iter());
-        classes.iter().map(|class| self.tile_bytes(&class.representative())).max().unwrap_or(0)
+        self.fullest_tile().0
+    }
+
+    /// Bytes on the fullest tile, and the first such tile.
+    pub fn fullest_tile(&self) -> (u64, u32) {
+        let at = |class: &Class| {
+            let first = class.representative();
+            (self.tile_bytes(&first), self.home.grid.tile(&first))
+        };
+        let first = (0, self.home.grid.base);
+        self.classes().iter().map(at).fold(first, |a, b| if (b.0, a.1) > (a.0, b.1) { b } else { a })
+    }
+
+    /// Bytes on all tiles together, copies counted; wide, since a hostile variable may exceed 64 bits.
+    pub fn total_bytes(&self) -> u128 {
+        let bytes =
+            |class: &Class| u128::from(self.tile_bytes(&class.representative())) * u128::from(class.len());
+        self.classes().iter().map(bytes).sum()
+    }
+
+    fn classes(&self) -> Vec<Class> {
+        self.home.grid.classes([(self.home.region.as_slice(), &*self.shape)].into_iter())
     }
 
     /// Bytes on the tile at the coordinates of the layout's grid.

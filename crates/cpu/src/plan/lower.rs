@@ -3,6 +3,7 @@
 use super::product::is_summed_in_f32;
 use super::reduce::is_small;
 use super::{Draft, Place, Plan, Planner, program};
+use crate::constants::Constant;
 use crate::flat::{Flat, FlatNode, FlatType, Work};
 use crate::kernel::elementwise::convert;
 use crate::kernel::half;
@@ -13,13 +14,15 @@ use crate::step::order::Order;
 use crate::step::program::{Input, Instr, Program, Slot};
 use crate::step::{Kind, Step};
 use crate::view::View;
-use pando_base::{DType, Result, Tensor};
+use pando_base::{DType, Result};
 use pando_graph::{Op, Pad};
+use std::sync::Arc;
 
 impl Planner<'_> {
     pub(super) fn node(&mut self, index: usize, node: &FlatNode) -> Result<()> {
         match self.groups.root(index) {
             Some(root) if root == index => {
+                self.name = node.name.clone();
                 let view = self.group(root);
                 self.views[node.results[0]] = Some(view);
                 return Ok(());
@@ -27,9 +30,14 @@ impl Planner<'_> {
             Some(_) => return Ok(()),
             None => {}
         }
+        self.name = node.name.clone();
         let results = match &node.work {
-            Work::Op(op) => self.op(op, node),
-            Work::Constant(tensor) => vec![self.constant(tensor)],
+            Work::Op(op) => self.op(index, op, node),
+            Work::BlockedConv(conv) => {
+                self.blocked_conv(conv, node);
+                return Ok(());
+            }
+            Work::Constant(constant) => vec![self.constant(constant, node.results[0])],
             Work::Composite(composite) => vec![self.rows(*composite, node)],
             Work::If { then, otherwise } => {
                 let (then, otherwise) = (self.child(then)?, self.child(otherwise)?);
@@ -38,6 +46,10 @@ impl Planner<'_> {
             Work::While { cond, body } => {
                 let (cond, body) = (self.child(cond)?, self.child(body)?);
                 self.control(node, Control::While { cond, body }, Some(DType::Bool))
+            }
+            Work::Images { count, body } => {
+                let body = self.child(body)?;
+                self.control(node, Control::Images { count: *count, body }, None)
             }
             Work::Repeat { count, body } => {
                 let body = self.child(body)?;
@@ -50,16 +62,23 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn constant(&mut self, tensor: &Tensor) -> View {
-        let sizes: Vec<usize> = tensor.shape().iter().map(|&size| size as usize).collect();
-        let view = View::dense(crate::view::BufferId::default(), tensor.dtype(), &sizes);
-        let place = Some(Place::Const(tensor.clone()));
-        let buffer = self.buffers.push(Draft { bytes: view.num_bytes(), place, is_const: true });
-        View { buffer, ..view }
+    fn constant(&mut self, constant: &Arc<Constant>, value: usize) -> View {
+        let sizes: Vec<usize> = constant.shape.iter().map(|&size| size as usize).collect();
+        let view = View::dense(crate::view::BufferId::default(), constant.dtype, &sizes);
+        let draft = Draft {
+            bytes: view.num_bytes(),
+            place: constant.held().map(Place::Const),
+            is_const: true,
+            constant: Some((Arc::clone(constant), value)),
+        };
+        View { buffer: self.buffers.push(draft), ..view }
     }
 
     fn group(&mut self, root: usize) -> View {
         let members: Vec<usize> = (0..=root).filter(|&node| self.groups.root(node) == Some(root)).collect();
+        if let Some(view) = self.pass(root, &members) {
+            return view;
+        }
         let drafted = program::draft(self, root, &members);
         self.attach(root, drafted.program, drafted.inputs)
     }
@@ -88,11 +107,12 @@ impl Planner<'_> {
         let is_const = inputs.iter().all(|view| self.is_const(view));
         let types = node.results.iter().map(|&value| &flat.values[value]);
         let outputs: Vec<View> = types.map(|ty| self.new_view(ty.dtype, &ty.sizes, is_const)).collect();
-        self.steps.push(Step { kind, inputs, outputs: outputs.clone(), scratch });
+        let name = self.name.clone();
+        self.steps.push(Step { name, kind, inputs, outputs: outputs.clone(), scratch });
         outputs
     }
 
-    fn op(&mut self, op: &Op, node: &FlatNode) -> Vec<View> {
+    fn op(&mut self, index: usize, op: &Op, node: &FlatNode) -> Vec<View> {
         let flat = self.flat;
         let ty = &flat.values[node.results[0]];
         let operands = self.operands(node);
@@ -127,11 +147,12 @@ impl Planner<'_> {
             Op::ReduceWindow(window) if is_small(&window.window) => self.reduce_window(window, first(), ty),
             Op::Scan(scan) => self.scan(scan, first(), ty),
             Op::Gather { axis } => self.gather(*axis, operands, ty),
-            Op::Dot(dot) if all_summed_in_f32(&operands, ty) => self.dot(dot, operands, ty),
+            Op::Dot(dot) if all_summed_in_f32(&operands, ty) => self.dot(index, dot, operands, ty),
             Op::Dot(dot) if all_bytes(&operands, ty) => {
                 let operands = operands.into_iter().map(|view| self.as_f32(view)).collect();
-                self.dot(dot, operands, ty)
+                self.dot(index, dot, operands, ty)
             }
+            Op::Dot(dot) if self.fits_pairs(dot, node, &operands, ty) => self.dot(index, dot, operands, ty),
             Op::Dot(dot) if ty.dtype.is_int() => self.integer_dot(dot, operands, ty),
             Op::Conv(conv) if all_bytes(&operands, ty) && ty.sizes.len() <= 5 => {
                 let operands = operands.into_iter().map(|view| self.as_f32(view)).collect();

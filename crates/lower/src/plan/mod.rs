@@ -14,6 +14,7 @@ mod matmul;
 mod print;
 mod reduce;
 mod scatter;
+mod search;
 mod spread;
 mod window;
 
@@ -205,9 +206,10 @@ impl Planner<'_> {
         self.plan.layouts[value] = Some(layout);
     }
 
-    /// All operands where the largest one that already has a layout lies.
+    /// All operands where the one lies that is spread over most tiles: bringing the others there costs an
+    /// exchange, working on few tiles costs every operation that follows.
     fn elementwise(&mut self, node: &Node) -> Method {
-        let planned = node.operands.iter().copied().find(|&v| self.plan.layouts[v].is_some());
+        let planned = self.most_spread(&node.operands);
         let shape = self.shape(node.results[0]);
         let layout = match planned {
             Some(value) => without_copies(&self.settled(value), &shape),
@@ -244,8 +246,20 @@ impl Planner<'_> {
     fn hint(&self, value: ValueId) -> Option<Layout> {
         let user = &self.func.nodes[self.users[value]?];
         let elementwise = user.op.is_elementwise() && user.operands.len() > 1;
-        let planned = user.operands.iter().find_map(|&operand| self.plan.layouts[operand].as_ref())?;
+        let planned = self.plan.layouts[self.most_spread(&user.operands)?].as_ref()?;
         elementwise.then(|| without_copies(planned, &self.shape(value)))
+    }
+
+    /// Of the values that have a layout the first one with the most parts.
+    fn most_spread(&self, values: &[ValueId]) -> Option<ValueId> {
+        let parts = |value: ValueId| {
+            let layout = self.plan.layouts[value].as_ref()?;
+            Some(layout.grid.len() / layout.copies().max(1))
+        };
+        let planned = values.iter().filter_map(|&value| Some((parts(value)?, value)));
+        planned
+            .fold(None, |best, next| best.filter(|(most, _)| *most >= next.0).or(Some(next)))
+            .map(|(_, value)| value)
     }
 
     /// Row-major order is kept, so the result is split where the operand is if that is possible.

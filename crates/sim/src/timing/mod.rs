@@ -19,11 +19,11 @@ mod host;
 pub use host::host_cycles;
 
 use compute::time_compute;
-use exchange::exchange_times;
-use pando_base::SideTable;
+use exchange::time_exchange;
 use pando_machine::Machine;
 use pando_profile::{Step as TimedStep, StepKind};
-use pando_tile::{ComputeSetId, ExchangeId, Program, Step, VarId};
+use pando_tile::traffic::Traffic;
+use pando_tile::{ComputeSetId, Program, Step, VarId};
 use rustc_hash::FxHashMap;
 
 /// Times of a program's steps, loop bodies once. Memory fields of the steps are still zero.
@@ -41,16 +41,16 @@ impl Timeline {
     }
 }
 
-/// Times a valid program. The cost follows the number of groups, of runs of tiles that they cover, and, for
-/// exchanges, of tiles; equal exchanges are timed once.
+/// Times a valid program. The cost follows the number of groups and, for exchanges, of tiles; equal exchanges are
+/// looked at once.
 pub fn time(program: &Program, machine: &Machine) -> Timeline {
-    let mut timer = Timer {
-        program,
-        machine,
-        computes: FxHashMap::default(),
-        exchanges: exchange_times(program, machine),
-        timeline: Timeline::default(),
-    };
+    time_with(program, machine, &Traffic::new(program, &machine.chip))
+}
+
+/// The same for a program whose traffic is known.
+pub(crate) fn time_with(program: &Program, machine: &Machine, traffic: &Traffic) -> Timeline {
+    let mut timer =
+        Timer { program, machine, traffic, computes: FxHashMap::default(), timeline: Timeline::default() };
     timer.walk(&program.body, 1);
     timer.timeline
 }
@@ -58,8 +58,8 @@ pub fn time(program: &Program, machine: &Machine) -> Timeline {
 struct Timer<'a> {
     program: &'a Program,
     machine: &'a Machine,
+    traffic: &'a Traffic,
     computes: FxHashMap<ComputeSetId, TimedStep>,
-    exchanges: SideTable<ExchangeId, Option<TimedStep>>,
     timeline: Timeline,
 }
 
@@ -77,9 +77,8 @@ impl Timer<'_> {
                 Step::If { then_body, else_body, .. } => self.branch(then_body, else_body, times),
                 Step::Compute(id) => self.compute(*id, times),
                 Step::Exchange(id) => {
-                    let timed = self.exchanges[*id].clone().expect("every exchange is timed");
-                    let name = self.program.exchanges[*id].name.clone();
-                    self.push(TimedStep { name, ..timed }, times, 1);
+                    let name = &self.program.exchanges[*id].name;
+                    self.push(time_exchange(name, self.traffic.cost(*id), &self.machine.chip), times, 1);
                 }
                 Step::HostIn(_) => self.host(StepKind::HostIn, &vars, times),
                 Step::HostOut(_) => self.host(StepKind::HostOut, &vars, times),

@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 
 mod amp;
 mod arg;
+mod codelet;
 mod combine;
 mod conv;
 mod cost;
@@ -33,6 +34,7 @@ mod window;
 
 use arg::same_but_ones;
 pub use arg::{Access, Arg, OperandType, VertexCost};
+pub use codelet::Codelet;
 pub use map::{MAX_INPUTS, MapAttrs, MapFn, MapStep};
 pub use window::missing as missing_window_input;
 
@@ -81,6 +83,8 @@ pub enum Kernel {
     Gather { axis: u8, size: u64 },
     /// `out`: each element's index along the axis.
     Iota { axis: u8 },
+    /// `inputs…, outputs…`: arithmetic of neighbouring elements, written by hand.
+    Codelet(Box<Codelet>),
     /// `seed (u32[2]), out`: elements that depend on the seed and their index in the variable only.
     Random { distribution: Distribution },
     /// `in, out`: combines what lies under a window at each element of `out`. Blocks are placed as those of a
@@ -166,6 +170,7 @@ impl Kernel {
             Kernel::Conv(_) => "conv".into(),
             Kernel::Gather { .. } => "gather".into(),
             Kernel::Iota { .. } => "iota".into(),
+            Kernel::Codelet(_) => "codelet".into(),
             Kernel::Random { distribution } => format!("random.{distribution}"),
             Kernel::ReduceWindow { func, .. } => format!("reduce_window.{func}"),
             Kernel::Scan(attrs) => format!("scan.{}", attrs.func),
@@ -227,6 +232,7 @@ impl Kernel {
                 &ALL[(MAX_INPUTS + 1).saturating_sub(attrs.inputs.len())..]
             }
             Kernel::Select | Kernel::Pick => &[In, In, In, Out],
+            Kernel::Codelet(codelet) => codelet.signature(),
         }
     }
 
@@ -255,6 +261,7 @@ impl Kernel {
             Kernel::Conv(attrs) => conv::check(attrs, operands),
             Kernel::Gather { axis, size } => gather::check(*axis, *size, operands),
             Kernel::Iota { axis } => movement::check_iota(*axis, operands),
+            Kernel::Codelet(codelet) => codelet::check(codelet, operands),
             Kernel::Random { distribution } => random::check(*distribution, operands),
             Kernel::ReduceWindow { func, attrs } => window::check(*func, attrs, operands),
             Kernel::Scan(attrs) => scan::check(attrs, operands),
@@ -285,6 +292,7 @@ impl Kernel {
             Kernel::Conv(attrs) => conv::run(attrs, args),
             Kernel::Gather { axis, size } => gather::run(*axis, *size, args),
             Kernel::Iota { axis } => movement::run_iota(*axis, args),
+            Kernel::Codelet(codelet) => codelet::run(codelet, args),
             Kernel::Random { distribution } => random::run(*distribution, args),
             Kernel::ReduceWindow { func, attrs } => window::run(*func, attrs, args),
             Kernel::Scan(attrs) => scan::run(attrs, args),
@@ -319,6 +327,7 @@ impl Kernel {
             Kernel::RowDot => dot::cycles(operands, chip),
             Kernel::Conv(attrs) => conv::cycles(attrs, operands, chip),
             Kernel::Gather { axis, .. } => gather::cycles(*axis, operands, chip),
+            Kernel::Codelet(codelet) => codelet::cycles(codelet, operands, chip),
             Kernel::Random { .. } => random::cycles(operands, chip),
             Kernel::ReduceWindow { attrs, .. } => window::cycles(attrs, operands, chip),
             Kernel::Scan(attrs) => scan::cycles(attrs, operands, chip),
@@ -341,6 +350,7 @@ impl Kernel {
             Kernel::MatMul { batch, contract, .. } => matmul::flops(batch, contract, operands),
             Kernel::RowDot => operands[0].num_elements().saturating_mul(2),
             Kernel::Conv(_) => conv::flops(operands),
+            Kernel::Codelet(codelet) => codelet.flops(operands),
             Kernel::ReduceWindow { attrs, .. } => window::flops(attrs, operands),
             Kernel::Scan(_) => operands[operands.len() - 1].num_elements(),
             Kernel::Scatter(attrs) if attrs.combine.is_some() => operands[operands.len() - 2].num_elements(),

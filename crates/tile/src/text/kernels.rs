@@ -1,7 +1,7 @@
 //! Kernel names and attributes in text: `reduce.sum{axes=[1]}`.
 
 use crate::kernel::{
-    ConvAttrs, Dims, Kernel, MapAttrs, MapFn, MapStep, ScanAttrs, ScatterAttrs, WindowAttrs,
+    Codelet, ConvAttrs, Dims, Kernel, MapAttrs, MapFn, MapStep, ScanAttrs, ScatterAttrs, WindowAttrs,
 };
 use pando_base::lexer::{Cursor, TokenKind};
 use pando_base::random::Distribution;
@@ -25,6 +25,7 @@ pub fn print_attributes(kernel: &Kernel) -> String {
         }
         Kernel::Conv(attrs) => print_conv(attrs),
         Kernel::Gather { axis, size } => format!("axis={axis} size={size}"),
+        Kernel::Codelet(codelet) => codelet.attributes(),
         Kernel::Map(attrs) => print_map(attrs),
         Kernel::Iota { axis } | Kernel::Take { axis } => format!("axis={axis}"),
         Kernel::ReduceWindow { attrs, .. } => format!(
@@ -141,6 +142,7 @@ enum Value {
     Ints(Vec<i128>),
     Pairs(Pairs),
     Type(DType),
+    Text(String),
 }
 
 struct Attributes {
@@ -185,6 +187,7 @@ fn parse_value(cursor: &mut Cursor) -> Result<Value> {
         TokenKind::Int(_) => cursor.int("a number").map(Value::Int),
         TokenKind::Ident(word) if word != "inf" && word != "nan" => cursor.dtype().map(Value::Type),
         TokenKind::Punct("[") => parse_list(cursor),
+        TokenKind::Str(_) => cursor.string("a text").map(Value::Text),
         _ => cursor.float("an attribute's value").map(Value::Number),
     }
 }
@@ -284,6 +287,7 @@ impl Attributes {
             }),
             "gather" => Kernel::Gather { axis: self.int("axis")?, size: self.int("size")? },
             "iota" => Kernel::Iota { axis: self.int("axis")? },
+            "codelet" => Kernel::Codelet(Box::new(self.codelet()?)),
             "scatter" => Kernel::Scatter(self.scatter(None)?),
             "sort" => Kernel::Sort {
                 axis: self.int("axis")?,
@@ -359,6 +363,14 @@ impl Attributes {
             Value::Ints(values) if values.is_empty() => Ok(Pairs::new()),
             _ => Err(self.wrong(name, "a list of pairs such as [1:0]")),
         }
+    }
+
+    fn codelet(&mut self) -> Result<Codelet> {
+        let Value::Text(code) = self.take("code")? else {
+            return Err(self.wrong("code", "a text such as \"i0 + i1\""));
+        };
+        let (width, issue, turn) = (self.int("width")?, self.int("issue")?, self.int("loop")?);
+        Codelet::parse(&code, width, issue, turn).map_err(|message| self.error(format!("code: {message}")))
     }
 
     fn dtype(&mut self, name: &str) -> Result<DType> {
