@@ -67,7 +67,7 @@ class Engine:
             self.process.wait()
             self.errors_file.seek(0)
             words = self.errors_file.read().strip().splitlines() or [f"ended with status {self.process.returncode}"]
-            raise EngineError(words[-1])
+            raise EngineError(f"{self.label}: {words[-1]}")
         return json.loads(line)
 
     def outputs(self) -> list[numpy.ndarray]:
@@ -150,7 +150,7 @@ def check(name: str, args: argparse.Namespace) -> dict:
         try:
             engine = Engine(label, model, args.threads[-1], args)
         except EngineError as error:
-            return {"model": name, "problem": f"{label}: {error}"}
+            return {"model": name, "problem": str(error)}
         outputs.append(engine.outputs())
         engine.close()
     return {"model": name, "error": difference(outputs[1], outputs[0])}
@@ -196,38 +196,53 @@ def geometric_means(rows: list[dict], args: argparse.Namespace) -> list[dict]:
     return means
 
 
+def machine() -> dict:
+    """What the figures were measured on; a load of more than nothing beside us makes them worth less."""
+    processor = next((l for l in open("/proc/cpuinfo") if l.startswith("model name")), "").partition(":")[2].strip()
+    return {"processor": processor, "processors": os.cpu_count(), "load": os.getloadavg()[0]}
+
+
 def compare_all(names: list[str], args: argparse.Namespace) -> bool:
     show = (lambda *_: None) if args.json else (lambda text: print(text, flush=True))
+    show("{processor}, {processors} processors, load {load:.1f}".format(**machine()))
     show("ratio: ONNX Runtime's time / the engine's; more than 1 is faster than ONNX Runtime")
     show(line(TITLES))
-    rows = []
-    for threads in args.threads:
-        for name in names:
+    rows, problems = [], []
+    for name, threads in [(name, threads) for threads in args.threads for name in names]:
+        try:
             rows.append(measure(name, threads, args))
-            for label in args.engines:
-                show(line(cells(rows[-1], label)))
+        except EngineError as error:
+            problems.append(f"{name}, {threads} threads: {error}")
+            continue
+        for label in args.engines:
+            show(line(cells(rows[-1], label)))
     means = geometric_means(rows, args)
     for mean in means:
         show(f"geometric mean, {mean['threads']} threads, {mean['engine']}: {mean['ratio']:.3f}")
     limit = LIMITS[args.precision]
-    wrong = [(row["model"], label) for row in rows for label, e in row["engines"].items() if not e["error"] < limit]
-    for name, label in wrong:
-        print(f"{name}: outputs of {label} differ by more than {limit} of the largest value", file=sys.stderr)
+    for row in rows:
+        wrong = [label for label, e in row["engines"].items() if not e["error"] < limit]
+        problems += [f"{row['model']}: outputs of {label} differ by {limit} of the largest or more" for label in wrong]
+    for problem in problems:
+        print(problem, file=sys.stderr)
     if args.json:
-        print(json.dumps({"precision": args.precision, "rows": rows, "geometric_means": means}))
-    return not wrong
+        report = {"machine": machine(), "precision": args.precision, "rows": rows, "geometric_means": means}
+        print(json.dumps({**report, "problems": problems}))
+    return not problems
 
 
 def check_all(names: list[str], args: argparse.Namespace) -> bool:
-    rows = [check(name, args) for name in names]
     limit = LIMITS[args.precision]
+    rows = []
+    for name in names:
+        rows.append(check(name, args) if export(name, args) else {"model": name, "problem": "not exported"})
+        text = rows[-1].get("problem") or f"{rows[-1]['error']:.1e}{'' if rows[-1]['error'] < limit else '  WRONG'}"
+        if not args.json:
+            print(f"{name:<36} {text}", flush=True)
     good = [row for row in rows if row.get("error", math.inf) < limit]
     if args.json:
         print(json.dumps({"precision": args.precision, "rows": rows}))
     else:
-        for row in rows:
-            text = row.get("problem") or f"{row['error']:.1e}{'' if row['error'] < limit else '  WRONG'}"
-            print(f"{row['model']:<36} {text}")
         print(f"{len(good)} of {len(rows)} models: outputs within {limit} of ONNX Runtime's")
     return len(good) == len(rows)
 
@@ -262,9 +277,11 @@ def main() -> None:
     if args.list:
         print("\n".join(names))
         return
+    if args.check:
+        sys.exit(0 if check_all(names, args) else 1)
+    # All of them first: making a model would disturb the measuring of another.
     exported = [name for name in names if export(name, args)]
-    good = (check_all if args.check else compare_all)(exported, args)
-    sys.exit(0 if good and exported == names else 1)
+    sys.exit(0 if compare_all(exported, args) and exported == names else 1)
 
 
 if __name__ == "__main__":

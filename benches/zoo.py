@@ -149,6 +149,27 @@ for name, spec in {
     MODELS[f"transformers/{name}"] = spec
 
 
+def draw_weights(model) -> None:
+    """Every parameter matters to the outputs and none makes them explode or vanish, which is not so for what many
+    architectures start training with: branches scaled by 0 or 1e-6, weights that leave nothing but the last bias."""
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if not tensor.is_floating_point() or tensor.dim() == 0:
+            continue
+        if tensor.dim() > 1:
+            if isinstance(tensor, torch.nn.Parameter):
+                fan_in = tensor.numel() / tensor.shape[0]
+                tensor.normal_(0, (2 / fan_in) ** 0.5, generator=generator)
+        elif name.endswith("running_var"):
+            tensor.uniform_(0.5, 1.5, generator=generator)
+        elif name.endswith(("bias", "running_mean")):
+            tensor.normal_(0, 0.1, generator=generator)
+        elif isinstance(tensor, torch.nn.Parameter):
+            tensor.normal_(1, 0.1, generator=generator)
+
+
 def file_of(directory: pathlib.Path, name: str) -> pathlib.Path:
     return directory / (name.replace("/", "-") + ".onnx")
 
@@ -165,6 +186,8 @@ def export(directory: pathlib.Path, name: str) -> pathlib.Path:
     spec = MODELS[name]
     torch.manual_seed(0)
     model = spec.build().eval()
+    with torch.no_grad():
+        draw_weights(model)
     inputs = spec.inputs(torch)
     part = path.with_suffix(".part")
     with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr), torch.no_grad():

@@ -165,7 +165,7 @@ def _converted(value: Any, port: Port) -> np.ndarray:
         array = _cast(array, dtype, port)
     array = np.ascontiguousarray(array) if array.ndim else array
     # Slices may begin anywhere; the engine wants the alignment that fresh arrays have.
-    return array if array.ctypes.data % 8 == 0 else array.copy()
+    return array if _address(array) % 8 == 0 else array.copy()
 
 
 def _cast(array: np.ndarray, dtype: np.dtype, port: Port) -> np.ndarray:
@@ -201,7 +201,11 @@ def _check_shape(array: np.ndarray, port: Port, sizes: dict[str, tuple[int, str]
 
 
 def _location(array: np.ndarray, port: Port) -> tuple[int, str, Sequence[int]]:
-    return array.ctypes.data, port.dtype, array.shape
+    return _address(array), port.dtype, array.shape
+
+
+def _address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
 
 
 def _from_native(result: _pando.Array) -> np.ndarray:

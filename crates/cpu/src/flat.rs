@@ -3,6 +3,7 @@
 //! [`recognise`](crate::recognise) knows stays one node.
 
 use crate::errors;
+use crate::plan::layout::{BlockedConv, blocked};
 use crate::recognise::{Composite, recognise};
 use crate::view::Sizes;
 use pando_base::{DType, Id, Result, Tensor};
@@ -41,6 +42,8 @@ pub enum Work {
     Op(Op),
     Constant(Tensor),
     Composite(Composite),
+    /// Results, and perhaps operands, in blocks of channels.
+    BlockedConv(Box<BlockedConv>),
     If {
         then: Box<Flat>,
         otherwise: Box<Flat>,
@@ -75,7 +78,7 @@ pub fn flatten(module: &Module, func: FuncId, constants: &mut Constants, fuse: b
     let mut flat = flattener.flat;
     flat.name_the_nameless();
     (flat.params, flat.results) = (params, results);
-    Ok(flat)
+    Ok(blocked(flat))
 }
 
 struct Flattener<'a> {
@@ -192,6 +195,15 @@ impl Flat {
                 false => next = node.name.clone(),
             }
         }
+    }
+
+    /// The node that makes each value.
+    pub fn makers(&self) -> Vec<Option<usize>> {
+        let mut makers = vec![None; self.values.len()];
+        for (index, node) in self.nodes.iter().enumerate() {
+            node.results.iter().for_each(|&value| makers[value] = Some(index));
+        }
+        makers
     }
 
     /// The nodes that have each value as an operand, in order.

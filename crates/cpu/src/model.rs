@@ -21,6 +21,8 @@ pub struct StepTime {
     pub kind: &'static str,
     /// The value it computes, as the model calls it; empty if it has no name. Steps may share one.
     pub name: Arc<str>,
+    /// Sizes of its first result as it lies in memory: images may have their channels in blocks.
+    pub sizes: Vec<usize>,
     /// Since the run began.
     pub start_seconds: f64,
     pub seconds: f64,
@@ -155,6 +157,7 @@ impl Model {
         let step_time = |(step, (start_seconds, seconds)): (&Step, (f64, f64))| StepTime {
             kind: step.kind_name(),
             name: step.name.clone(),
+            sizes: step.outputs.first().map_or(Vec::new(), |view| view.sizes.to_vec()),
             start_seconds,
             seconds,
             flops: step.flops(),

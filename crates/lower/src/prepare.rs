@@ -127,9 +127,9 @@ pub enum Precision {
 }
 
 /// Replaces f32 and f16 by the precision's data type everywhere.
-pub fn with_precision(module: &Module, precision: Precision) -> Module {
+pub fn with_precision(module: Module, precision: Precision) -> Module {
     let to = match precision {
-        Precision::Unchanged => return module.clone(),
+        Precision::Unchanged => return module,
         Precision::F32 => DType::F32,
         Precision::F16 | Precision::F16F32 => DType::F16,
     };
@@ -138,12 +138,13 @@ pub fn with_precision(module: &Module, precision: Precision) -> Module {
             *dtype = to;
         }
     };
-    let mut out = module.clone();
+    let mut out = module;
     for (_, constant) in out.consts.iter_mut() {
         if let pando_graph::ConstData::Dense(tensor) = &mut constant.data
             && matches!(tensor.dtype(), DType::F32 | DType::F16)
+            && tensor.dtype() != to
         {
-            *tensor = pando_base::Tensor::from_f64(to, tensor.shape().clone(), &tensor.to_f64());
+            *tensor = tensor.rounded_to(to);
         }
         convert(&mut constant.dtype);
     }

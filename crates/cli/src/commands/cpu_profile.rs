@@ -159,7 +159,15 @@ mod tests {
 
     fn step(kind: &'static str, name: &str, milliseconds: f64, flops: u64) -> StepTime {
         let seconds = milliseconds / 1e3;
-        StepTime { kind, name: name.into(), start_seconds: 0.0, seconds, flops, bytes: 1_000_000 }
+        StepTime {
+            kind,
+            name: name.into(),
+            sizes: Vec::new(),
+            start_seconds: 0.0,
+            seconds,
+            flops,
+            bytes: 1_000_000,
+        }
     }
 
     #[test]

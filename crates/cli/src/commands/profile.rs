@@ -42,12 +42,16 @@ pub fn predict(args: &ProfileArgs) -> Result<Prediction> {
     let options = lower_options(&args.options, &machine)?;
     let progress = Progress::new();
     progress.pass("reading the model");
-    let model = load(&args.model)?;
+    let mut model = load(&args.model, args.options.micro_batch)?;
     let start = Instant::now();
     progress.pass("compiling");
-    let (mut profile, differences) = match &model {
-        Model::Graph(model) => prepared(&model.module, &args.options)
-            .and_then(|module| profile_graph(model, &module, &machine, &options, args, &progress)),
+    let (mut profile, differences) = match &mut model {
+        Model::Graph(model) => {
+            // Only a comparison needs the weights as they were.
+            let module = if args.exact { model.module.clone() } else { std::mem::take(&mut model.module) };
+            prepared(module, &args.options)
+                .and_then(|module| profile_graph(model, &module, &machine, &options, args, &progress))
+        }
         Model::Tile(program) => profile_tile(program, &machine, args).map(|profile| (profile, Vec::new())),
     }
     .map_err(|error| error.with_file(&file))?;

@@ -4,7 +4,7 @@ use super::cpu_profile;
 use super::profile::refuse_unsound;
 use crate::args::{MatmulPrecision, RunArgs};
 use crate::inputs::{Port, inputs};
-use crate::model::{GraphModel, Model, load, main_types};
+use crate::model::{GraphModel, Model, load, main_types, of_imported, onnx_options};
 use crate::output::{note, print, print_json};
 use crate::{npy, progress::Progress};
 use pando_base::{Error, Result, Tensor};
@@ -30,34 +30,71 @@ struct Job<'a> {
     measure: Option<Box<Measure<'a>>>,
 }
 
+/// What a run gives.
+struct Done {
+    names: Vec<String>,
+    outputs: Vec<Tensor>,
+    times_ms: Vec<f64>,
+    steps: Option<Vec<StepTime>>,
+}
+
 pub fn run(args: &RunArgs) -> Result<()> {
-    let file = args.model.model.display().to_string();
     let threads = args.threads.map_or_else(rayon::current_num_threads, |threads| threads as usize);
     let progress = Progress::new();
     progress.pass("reading the model");
-    let model = load(&args.model)?;
+    let mut done = load(&args.model, None).and_then(|model| compute(&model, args, threads, &progress));
+    let is_onnx = args.model.model.extension().is_some_and(|extension| extension == "onnx");
+    if done.is_err() && is_onnx {
+        progress.pass("reading the model for these inputs");
+        // If that does not help, what was wrong at first is the user's problem.
+        if let Ok(model) = load_for_inputs(args, threads) {
+            done = compute(&model, args, threads, &progress);
+        }
+    }
+    let done = done?;
+    drop(progress);
+    if let Some(directory) = &args.output {
+        write_outputs(directory, &done.names, &done.outputs)?;
+    }
+    let report = Report { done, threads };
+    if args.json { print_json(&report.json()) } else { print(&report.text(args)) }
+}
+
+/// A model whose sizes depend on its inputs, translated for those of this run.
+fn load_for_inputs(args: &RunArgs, threads: usize) -> Result<Model> {
+    let path = &args.model.model;
+    let options = onnx_options(&args.model.dims);
+    let ports: Vec<Port> = pando_onnx::inputs(path, &options)?
+        .into_iter()
+        .map(|input| Port { name: input.name, ty: input.ty })
+        .collect();
+    let values = inputs(&ports, &args.inputs, args.random)
+        .map_err(|error| error.with_file(&path.display().to_string()))?;
+    let named: Vec<_> = ports.into_iter().map(|port| port.name).zip(values).collect();
+    let native = native_options(args, threads);
+    let evaluate =
+        move |module: &pando_graph::Module, args: &[Tensor]| pando_cpu::compile(module, &native)?.run(args);
+    pando_onnx::load_for(path, &named, &options, Arc::new(evaluate)).map(of_imported).map(Model::Graph)
+}
+
+fn compute(model: &Model, args: &RunArgs, threads: usize, progress: &Progress) -> Result<Done> {
+    let file = args.model.model.display().to_string();
     progress.pass("compiling");
     // A system's own problems are not the model's.
     let machine = args.system.as_deref().map(pando_machine::load).transpose()?;
-    let job = job(&model, args, machine, threads).map_err(|error| error.with_file(&file))?;
+    let job = job(model, args, machine, threads).map_err(|error| error.with_file(&file))?;
     let inputs = inputs(&job.inputs, &args.inputs, args.random).map_err(|error| error.with_file(&file))?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     let pool = pool.map_err(|error| Error::new(format!("cannot start {threads} threads: {error}")))?;
-    let mut times = Vec::new();
-    let mut outputs = Vec::new();
+    let (mut times_ms, mut outputs) = (Vec::new(), Vec::new());
     for iteration in 1..=args.iterations {
         progress.pass(&format!("running, {iteration} of {}", args.iterations));
         let start = Instant::now();
         outputs = pool.install(|| (job.run)(&inputs)).map_err(|error| error.with_file(&file))?;
-        times.push(start.elapsed().as_secs_f64() * 1e3);
+        times_ms.push(start.elapsed().as_secs_f64() * 1e3);
     }
-    let steps = measured(&job, &inputs, args, &progress).map_err(|error| error.with_file(&file))?;
-    drop(progress);
-    if let Some(directory) = &args.output {
-        write_outputs(directory, &job.output_names, &outputs)?;
-    }
-    let report = Report { names: &job.output_names, outputs: &outputs, times, threads, steps };
-    if args.json { print_json(&report.json()) } else { print(&report.text(args)) }
+    let steps = measured(&job, &inputs, args, progress).map_err(|error| error.with_file(&file))?;
+    Ok(Done { names: job.output_names, outputs, times_ms, steps })
 }
 
 /// Medians of the time of every step over as many more runs, if they are asked for.
@@ -120,16 +157,18 @@ fn graph_job<'a>(
     }
 }
 
-/// With the engine for this computer.
-fn native_job<'a>(model: &'a GraphModel, args: &RunArgs, threads: usize) -> Result<Job<'a>> {
+fn native_options(args: &RunArgs, threads: usize) -> pando_cpu::CompileOptions {
     let matmul_precision = match args.matmul_precision {
         MatmulPrecision::Highest => pando_cpu::MatmulPrecision::Highest,
         MatmulPrecision::High => pando_cpu::MatmulPrecision::High,
         MatmulPrecision::Medium => pando_cpu::MatmulPrecision::Medium,
     };
-    let options =
-        pando_cpu::CompileOptions { threads, matmul_precision, ..pando_cpu::CompileOptions::default() };
-    let compiled = Arc::new(pando_cpu::compile(&model.module, &options)?);
+    pando_cpu::CompileOptions { threads, matmul_precision, ..pando_cpu::CompileOptions::default() }
+}
+
+/// With the engine for this computer.
+fn native_job<'a>(model: &'a GraphModel, args: &RunArgs, threads: usize) -> Result<Job<'a>> {
+    let compiled = Arc::new(pando_cpu::compile(&model.module, &native_options(args, threads))?);
     let measured = Arc::clone(&compiled);
     let measure: Box<Measure> = Box::new(move |args| measured.profile(args).map(|(_, steps)| steps));
     Ok(Job { measure: Some(measure), ..graph_job(model, move |args| compiled.run(args)) })
@@ -195,24 +234,20 @@ fn file_name(name: &str, taken: &[String]) -> String {
 }
 
 /// What has been computed, and how long it took.
-struct Report<'a> {
-    names: &'a [String],
-    outputs: &'a [Tensor],
-    /// Milliseconds of every run.
-    times: Vec<f64>,
+struct Report {
+    done: Done,
     threads: usize,
-    steps: Option<Vec<StepTime>>,
 }
 
-impl Report<'_> {
+impl Report {
     fn quantile(&self, q: f64) -> f64 {
-        let mut times = self.times.clone();
+        let mut times = self.done.times_ms.clone();
         times.sort_by(f64::total_cmp);
         times[((times.len() - 1) as f64 * q).round() as usize]
     }
 
     fn json(&self) -> serde_json::Value {
-        let outputs = self.names.iter().zip(self.outputs).map(|(name, tensor)| {
+        let outputs = self.done.names.iter().zip(&self.done.outputs).map(|(name, tensor)| {
             let summary = Summary::of(tensor);
             json!({
                 "name": name, "dtype": tensor.dtype().to_string(), "shape": tensor.shape().to_vec(),
@@ -225,17 +260,17 @@ impl Report<'_> {
             "latency_ms": {"median": median, "p10": p10, "p90": p90},
             "threads": self.threads,
         });
-        if let Some(steps) = &self.steps {
+        if let Some(steps) = &self.done.steps {
             json["profile"] = cpu_profile::json(steps);
         }
         json
     }
 
     fn text(&self, args: &RunArgs) -> String {
-        let width = self.names.iter().map(String::len).max().unwrap_or(0).max(16);
+        let width = self.done.names.iter().map(String::len).max().unwrap_or(0).max(16);
         let mut text =
             format!("{:<width$} {:<20} {:>14} {:>14} {:>14}\n", "output", "type", "min", "max", "mean");
-        for (name, tensor) in self.names.iter().zip(self.outputs) {
+        for (name, tensor) in self.done.names.iter().zip(&self.done.outputs) {
             let summary = Summary::of(tensor);
             let ty = format!("{}{}", tensor.dtype(), tensor.shape());
             let [min, max, mean] = [summary.min, summary.max, summary.mean].map(short);
@@ -245,7 +280,7 @@ impl Report<'_> {
         let [median, p10, p90] = [0.5, 0.1, 0.9].map(|q| self.quantile(q));
         let _ =
             writeln!(text, "\n{what} {median:.3} ms (p10 {p10:.3}, p90 {p90:.3}), {} threads", self.threads);
-        if let Some(steps) = &self.steps {
+        if let Some(steps) = &self.done.steps {
             let _ = write!(text, "\n{}", cpu_profile::table(steps));
         }
         text

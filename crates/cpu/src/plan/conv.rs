@@ -78,7 +78,7 @@ impl Planner<'_> {
         };
         let (batch, tiles) = (shape.images * groups, tiles(self.options.isa));
         let (integers, epilogue) = (ty.dtype.is_int(), self.narrowing(ty));
-        let gemm = Gemm { batch, m, n, k, left, right, tiles, integers, epilogue };
+        let gemm = Gemm { batch, m, n, k, left, right, tiles, integers, epilogue, target: None };
         self.emit_gemm(gemm, vec![kernel, input], ty)
     }
 
@@ -127,7 +127,8 @@ fn planes(conv: &Conv, shape: &Shape) -> Option<Planes> {
         }
     }
     let plain = strides == [1; SPATIAL] && low == [0; SPATIAL] && high_is_zero && dilation == [1; SPATIAL];
-    if plain && shape.window == [1; SPATIAL] {
+    // Where a stride leaves one position of several, the input is larger than what is read of it.
+    if plain && shape.window == [1; SPATIAL] && shape.from == shape.to {
         return None;
     }
     let reach = |axis: usize| (shape.window[axis].max(1) - 1) * kernel_dilation[axis] / strides[axis];

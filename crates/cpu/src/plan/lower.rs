@@ -30,7 +30,11 @@ impl Planner<'_> {
         }
         self.name = node.name.clone();
         let results = match &node.work {
-            Work::Op(op) => self.op(op, node),
+            Work::Op(op) => self.op(index, op, node),
+            Work::BlockedConv(conv) => {
+                self.blocked_conv(conv, node);
+                return Ok(());
+            }
             Work::Constant(tensor) => vec![self.constant(tensor)],
             Work::Composite(composite) => vec![self.rows(*composite, node)],
             Work::If { then, otherwise } => {
@@ -62,6 +66,9 @@ impl Planner<'_> {
 
     fn group(&mut self, root: usize) -> View {
         let members: Vec<usize> = (0..=root).filter(|&node| self.groups.root(node) == Some(root)).collect();
+        if let Some(view) = self.pass(root, &members) {
+            return view;
+        }
         let drafted = program::draft(self, root, &members);
         self.attach(root, drafted.program, drafted.inputs)
     }
@@ -95,7 +102,7 @@ impl Planner<'_> {
         outputs
     }
 
-    fn op(&mut self, op: &Op, node: &FlatNode) -> Vec<View> {
+    fn op(&mut self, index: usize, op: &Op, node: &FlatNode) -> Vec<View> {
         let flat = self.flat;
         let ty = &flat.values[node.results[0]];
         let operands = self.operands(node);
@@ -130,10 +137,10 @@ impl Planner<'_> {
             Op::ReduceWindow(window) if is_small(&window.window) => self.reduce_window(window, first(), ty),
             Op::Scan(scan) => self.scan(scan, first(), ty),
             Op::Gather { axis } => self.gather(*axis, operands, ty),
-            Op::Dot(dot) if all_summed_in_f32(&operands, ty) => self.dot(dot, operands, ty),
+            Op::Dot(dot) if all_summed_in_f32(&operands, ty) => self.dot(index, dot, operands, ty),
             Op::Dot(dot) if all_bytes(&operands, ty) => {
                 let operands = operands.into_iter().map(|view| self.as_f32(view)).collect();
-                self.dot(dot, operands, ty)
+                self.dot(index, dot, operands, ty)
             }
             Op::Dot(dot) if ty.dtype.is_int() => self.integer_dot(dot, operands, ty),
             Op::Conv(conv) if all_bytes(&operands, ty) && ty.sizes.len() <= 5 => {

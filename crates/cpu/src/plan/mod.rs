@@ -5,11 +5,15 @@
 //! Steps whose operands are all constants run once, while planning. Cost: linear in the nodes, but for
 //! placing buffers (quadratic in those live at a time) and for running the constant steps.
 
+mod attention;
+mod blocked;
 pub mod check;
 mod conv;
 mod groups;
+pub mod layout;
 mod lower;
 mod memory;
+mod order;
 mod product;
 mod program;
 mod reduce;
@@ -73,6 +77,8 @@ struct Planner<'a> {
     groups: Groups,
     /// The nodes that use each value.
     users: Vec<Vec<usize>>,
+    /// The node that makes each value.
+    makers: Vec<Option<usize>>,
     views: Vec<Option<View>>,
     buffers: Arena<BufferId, Draft>,
     steps: Vec<Step>,
@@ -109,6 +115,7 @@ pub fn plan(flat: &Flat, options: &CompileOptions, pool: &Pool, shared: &mut Pac
         packing: Vec::new(),
         groups: Groups::of(flat, options.fuse),
         users: flat.users(),
+        makers: flat.makers(),
         views: vec![None; flat.values.len()],
         buffers: Arena::new(),
         steps: Vec::new(),
@@ -118,7 +125,10 @@ pub fn plan(flat: &Flat, options: &CompileOptions, pool: &Pool, shared: &mut Pac
     let params = planner.params();
     for (index, node) in flat.nodes.iter().enumerate() {
         check_sizes(flat, node)?;
-        planner.node(index, node)?;
+        // Some nodes are planned before their turn.
+        if node.results.first().is_none_or(|&value| planner.views[value].is_none()) {
+            planner.node(index, node)?;
+        }
     }
     let results = planner.results();
     planner.finish(params, results)

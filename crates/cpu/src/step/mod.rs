@@ -1,7 +1,9 @@
 //! What a plan runs: one file per kind of step. A step reads views, writes dense views and says nothing of
 //! where they come from.
 
+pub mod attention;
 pub mod control;
+pub mod conv;
 pub mod depthwise;
 pub mod elementwise;
 pub mod fallback;
@@ -34,7 +36,12 @@ pub enum Kind {
     Elementwise(program::Program),
     Movement(movement::Movement),
     Gemm(gemm::Gemm),
+    Attention(Box<attention::Attention>),
     Packing(packing::Packing),
+    Conv(conv::Conv),
+    Winograd(conv::winograd::Winograd),
+    Pool(conv::pool::Pool),
+    Pass(conv::finish::Pass),
     IntegerDot(integers::IntegerDot),
     Rows(rows::Rows),
     Reduction(reduce::Reduction, pando_base::ReduceFn),
@@ -50,7 +57,12 @@ impl Step {
             Kind::Elementwise(program) => elementwise::run(program, self, run),
             Kind::Movement(movement) => movement::run(movement, self, run),
             Kind::Gemm(gemm) => gemm::run(gemm, self, run),
+            Kind::Attention(attention) => attention::run(attention, self, run),
             Kind::Packing(packing) => packing::run(packing, self, run),
+            Kind::Conv(conv) => conv::run(conv, self, run),
+            Kind::Winograd(winograd) => conv::winograd::run(winograd, self, run),
+            Kind::Pass(pass) => conv::finish::run(pass, self, run),
+            Kind::Pool(pool) => conv::pool::run(pool, self, run),
             Kind::Depthwise(depthwise) => depthwise::run(depthwise, self, run),
             Kind::IntegerDot(dot) => integers::run(dot, self, run),
             Kind::Rows(rows) => rows::run(rows, self, run),
@@ -69,7 +81,12 @@ impl Step {
             Kind::Movement(movement) => movement.name(),
             Kind::Gemm(gemm) if matches!(gemm.right, gemm::Right::Windows(_)) => "conv",
             Kind::Gemm(_) => "gemm",
+            Kind::Attention(_) => "attention",
             Kind::Packing(_) => "packing",
+            Kind::Conv(conv) => conv.name(),
+            Kind::Winograd(_) => "winograd",
+            Kind::Pool(_) => "pool",
+            Kind::Pass(_) => "elementwise",
             Kind::Depthwise(_) => "depthwise",
             Kind::IntegerDot(_) => "integer_dot",
             Kind::Rows(rows) => rows.name,
@@ -110,22 +127,34 @@ impl Step {
 }
 
 impl Kind {
-    /// Whether elementwise work on the result can be done by the step itself.
-    pub fn takes_epilogue(&self) -> bool {
+    /// Whether elementwise work on the result, up to values of a type, can be done by the step itself: results
+    /// are in the order of their positions.
+    pub fn takes_epilogue(&self, output: pando_base::DType) -> bool {
         match self {
-            Kind::Gemm(gemm) => gemm.epilogue.is_none(),
-            Kind::Depthwise(depthwise) => depthwise.epilogue.is_none(),
+            // The epilogue overwrites the results.
+            Kind::Conv(conv) => conv.epilogue.is_none() && output.size_bytes() == 4,
+            Kind::Winograd(winograd) => winograd.epilogue.is_none() && output.size_bytes() == 4,
+            Kind::Gemm(gemm) => gemm.target.is_none(),
+            Kind::Attention(attention) => attention.mix.target.is_none(),
+            Kind::Depthwise(_) => true,
             _ => false,
         }
     }
 
-    /// With a program whose first input is the step's result.
-    pub fn with_epilogue(self, program: program::Program) -> Kind {
-        let epilogue = Some(program);
-        match self {
-            Kind::Gemm(gemm) => Kind::Gemm(gemm::Gemm { epilogue, ..gemm }),
-            Kind::Depthwise(depthwise) => Kind::Depthwise(depthwise::Depthwise { epilogue, ..depthwise }),
+    /// With a program whose first input is the step's result, after what the step does already.
+    pub fn with_epilogue(mut self, program: program::Program) -> Kind {
+        let epilogue = match &mut self {
+            Kind::Gemm(gemm) => &mut gemm.epilogue,
+            Kind::Attention(attention) => &mut attention.mix.epilogue,
+            Kind::Depthwise(depthwise) => &mut depthwise.epilogue,
+            Kind::Conv(conv) => &mut conv.epilogue,
+            Kind::Winograd(winograd) => &mut winograd.epilogue,
             _ => unreachable!("only steps that take epilogues are asked"),
-        }
+        };
+        *epilogue = Some(match epilogue.take() {
+            Some(first) => first.then(program),
+            None => program,
+        });
+        self
     }
 }

@@ -8,10 +8,14 @@
 #![allow(unsafe_code)]
 
 use crate::kernel::elementwise::{BinaryLoop, SelectLoop, UnaryLoop};
+use crate::kernel::lanes::LANES;
 use crate::view::{Sizes, Strides, View, collapse};
+use smallvec::{SmallVec, smallvec};
 
 /// Elements per block. Ten registers of f32 fill 20 KiB of an L1 cache of 32.
 pub const BLOCK: usize = 512;
+/// Shorter lines of broadcast inputs are not worth a block of their own.
+const WORTHY_LINE: usize = 64;
 
 /// An operand of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +31,16 @@ pub enum Instr {
     Unary(UnaryLoop, Slot, Slot),
     Binary(BinaryLoop, [Slot; 2], Slot),
     Select(SelectLoop, [Slot; 3], Slot),
+}
+
+impl Instr {
+    fn slots_mut(&mut self) -> SmallVec<[&mut Slot; 4]> {
+        match self {
+            Instr::Unary(_, x, y) => smallvec![x, y],
+            Instr::Binary(_, [a, b], y) => smallvec![a, b, y],
+            Instr::Select(_, [c, a, b], y) => smallvec![c, a, b, y],
+        }
+    }
 }
 
 /// Where an input's elements are.
@@ -90,12 +104,31 @@ impl Program {
                 };
             }
         };
-        for instr in &mut self.instrs {
-            match instr {
-                Instr::Unary(_, x, _) => renumber(x),
-                Instr::Binary(_, operands, _) => operands.iter_mut().for_each(renumber),
-                Instr::Select(_, operands, _) => operands.iter_mut().for_each(renumber),
+        self.instrs.iter_mut().flat_map(Instr::slots_mut).for_each(renumber);
+    }
+
+    /// One program that does the work of both: the result of this one is the first input of the next.
+    pub fn then(self, next: Program) -> Program {
+        let (inputs, registers) = (self.inputs.len(), self.registers);
+        let moved = |slot: &mut Slot| match slot {
+            Slot::Input(0) => *slot = Slot::Register(registers),
+            Slot::Input(index) => *index += inputs - 1,
+            Slot::Register(index) => *index += registers + 1,
+            Slot::Output => {}
+        };
+        let mut first = self.instrs;
+        for slot in first.iter_mut().flat_map(Instr::slots_mut) {
+            if *slot == Slot::Output {
+                *slot = Slot::Register(registers);
             }
+        }
+        let mut second = next.instrs;
+        second.iter_mut().flat_map(Instr::slots_mut).for_each(moved);
+        Program {
+            inputs: self.inputs.into_iter().chain(next.inputs.into_iter().skip(1)).collect(),
+            instrs: first.into_iter().chain(second).collect(),
+            registers: registers + 1 + next.registers,
+            output_bytes: next.output_bytes,
         }
     }
 
@@ -133,28 +166,28 @@ impl Program {
         const BLOCK_BYTES: usize = size_of::<Block>();
         // SAFETY: see below; inputs' blocks follow those of the registers.
         let loaded = |index: usize| unsafe { registers.add((self.registers + index) * BLOCK_BYTES) };
+        let mut sources: SmallVec<[*const u8; 8]> = SmallVec::new();
         for (index, input) in self.inputs.iter().enumerate() {
             if matches!(input.access, Access::Uniform) {
                 // SAFETY: a uniform input has one element; a block holds BLOCK of any size.
                 unsafe { fill(inputs[index], loaded(index), input.size_bytes, BLOCK.min(count)) };
             }
+            sources.push(loaded(index).cast_const());
         }
+        let line = self.line();
         let mut position = begin;
         while position < begin + count {
-            let n = BLOCK.min(begin + count - position);
+            let n = BLOCK.min(begin + count - position).min(line - position % line);
             for (index, input) in self.inputs.iter().enumerate() {
-                if let Access::Strided(sizes, strides) = &input.access {
-                    // SAFETY: positions are inside the view.
-                    unsafe {
-                        gather(inputs[index], sizes, strides, input.size_bytes, position, n, loaded(index));
-                    }
-                }
+                sources[index] = match input.access {
+                    Access::Dense => inputs[index].wrapping_add(position * input.size_bytes),
+                    Access::Uniform => continue,
+                    // SAFETY: positions are inside the view; a block holds BLOCK elements of any size.
+                    Access::Strided(..) => unsafe { input.load(inputs[index], position, n, loaded(index)) },
+                };
             }
             let address = |slot: Slot| match slot {
-                Slot::Input(index) => match self.inputs[index].access {
-                    Access::Dense => inputs[index].wrapping_add(position * self.inputs[index].size_bytes),
-                    _ => loaded(index).cast_const(),
-                },
+                Slot::Input(index) => sources[index],
                 // SAFETY: registers are numbered below their count.
                 Slot::Register(index) => unsafe { registers.add(index * BLOCK_BYTES) }.cast_const(),
                 Slot::Output => output.wrapping_add(position * self.output_bytes).cast_const(),
@@ -166,6 +199,40 @@ impl Program {
             }
             position += n;
         }
+    }
+
+    /// Blocks end at multiples of it, so that rows of broadcast inputs are read where they lie: the length of
+    /// their lines, if it is worth a block.
+    fn line(&self) -> usize {
+        let lines = self.inputs.iter().filter_map(|input| match &input.access {
+            Access::Strided(sizes, strides) if matches!(strides.last(), Some(1)) => sizes.last().copied(),
+            _ => None,
+        });
+        lines.max().filter(|&line| line >= WORTHY_LINE).unwrap_or(usize::MAX)
+    }
+}
+
+impl Input {
+    /// The address of `n` neighbours that are the elements at positions from `position` on: in the input
+    /// itself if it has them so, or copied to `room`.
+    ///
+    /// # Safety
+    /// The positions are inside the view that starts at `from`; `room` has room for n elements.
+    unsafe fn load(&self, from: *const u8, position: usize, n: usize, room: *mut u8) -> *const u8 {
+        let Access::Strided(sizes, strides) = &self.access else { return from };
+        let last = sizes.len() - 1;
+        if strides[last] == 1 && position % sizes[last] + n <= sizes[last] {
+            let (mut rest, mut offset) = (position, 0isize);
+            for dim in (1..=last).rev() {
+                offset += (rest % sizes[dim]) as isize * strides[dim];
+                rest /= sizes[dim];
+            }
+            offset += rest as isize * strides[0];
+            return from.wrapping_offset(offset * self.size_bytes as isize);
+        }
+        // SAFETY: passed on.
+        unsafe { gather(from, sizes, strides, self.size_bytes, position, n, room) };
+        room
     }
 }
 
@@ -252,7 +319,22 @@ unsafe fn gather_as<T: Copy>(
         offset += index[dim] as isize * strides[dim];
     }
     let mut left = n;
+    // Rows of a block of channels that are all alike, as scales per channel are.
+    let repeats = last > 0 && sizes[last] == LANES && strides[last] == 1 && strides[last - 1] == 0;
     while left > 0 {
+        if repeats && index[last] == 0 && left >= LANES {
+            let rows = (left / LANES).min(sizes[last - 1] - index[last - 1]);
+            // SAFETY: a row of the view, and rows of `to`.
+            unsafe {
+                let row = from.offset(offset).cast::<[T; LANES]>().read_unaligned();
+                (0..rows).for_each(|i| to.cast::<[T; LANES]>().add(i).write_unaligned(row));
+                to = to.add(rows * LANES);
+            }
+            left -= rows * LANES;
+            index[last - 1] += rows;
+            carry(&mut index, &mut offset, last - 1, sizes, strides);
+            continue;
+        }
         let run = left.min(sizes[last] - index[last]);
         // SAFETY: the run stays inside the last dimension at the index reached, and inside `to`.
         unsafe {
@@ -262,13 +344,18 @@ unsafe fn gather_as<T: Copy>(
         left -= run;
         index[last] += run;
         offset += run as isize * strides[last];
-        let mut dim = last;
-        while dim > 0 && index[dim] == sizes[dim] {
-            offset += strides[dim - 1] - sizes[dim] as isize * strides[dim];
-            index[dim] = 0;
-            dim -= 1;
-            index[dim] += 1;
-        }
+        carry(&mut index, &mut offset, last, sizes, strides);
+    }
+}
+
+/// Goes on to the next index of the dimensions before where `dim` has reached its end.
+#[inline(always)]
+fn carry(index: &mut Sizes, offset: &mut isize, mut dim: usize, sizes: &[usize], strides: &[isize]) {
+    while dim > 0 && index[dim] == sizes[dim] {
+        *offset += strides[dim - 1] - sizes[dim] as isize * strides[dim];
+        index[dim] = 0;
+        dim -= 1;
+        index[dim] += 1;
     }
 }
 
