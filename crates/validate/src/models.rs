@@ -1,9 +1,10 @@
 //! The programs of rows: templates of tile programs and graphs, and whole models by name.
 
 use crate::errors;
-use crate::series::Point;
-use pando_base::{BinaryFn, DType, ReduceFn, Result, Shape};
-use pando_graph::{Builder, ConstData, Conv, Dim, Dims, Module, ReduceWindow, TensorType, ValueId};
+use crate::resnet::resnet50;
+use pando_base::Result;
+use pando_graph::Module;
+use pando_lower::{Precision, with_precision};
 
 /// Templates; see `data/README.md`.
 const PROGRAMS: [(&str, &str); 13] = [
@@ -27,184 +28,16 @@ pub fn program(file: &str) -> Result<&'static str> {
     found.map(|(_, text)| *text).ok_or_else(|| errors::bad_file(file, "there is no such program"))
 }
 
-/// The model of a row, in f16: `encoder` is a BERT-like stack on embeddings, with the point's `layers`, `hidden`,
-/// `heads`, `batch` and `sequence`; `resnet50` has normalisation folded into its convolutions, as for inference.
-pub fn model(name: &str, point: &Point) -> Result<Module> {
-    let size = |parameter: &str| {
-        point
-            .number(parameter)
-            .map(|size| size as u64)
-            .ok_or_else(|| errors::bad_series("data", name, &format!("a point lacks '{parameter}'")))
-    };
-    match name {
-        "encoder" => encoder(&Encoder {
-            layers: size("layers")?,
-            hidden: size("hidden")?,
-            heads: size("heads")?,
-            batch: size("batch")?,
-            sequence: size("sequence")?,
-        }),
-        "resnet50" => resnet50(size("batch")?),
-        _ => Err(errors::bad_series("data", name, "there is no such model")),
+/// Inference models as they are exported: without normalisations of their own.
+const FOLDED_RESNET: &str = "resnet50-folded?batch=";
+
+/// A model in f16: a built-in one, as `zoo:NAME?OPTION=VALUE` spells it, or `resnet50-folded`.
+pub fn model(spec: &str) -> Result<Module> {
+    if let Some(batch) = spec.strip_prefix(FOLDED_RESNET) {
+        let batch =
+            batch.parse().map_err(|_| errors::bad_series("data", spec, "the batch is not a number"))?;
+        return resnet50(batch);
     }
-}
-
-struct Encoder {
-    layers: u64,
-    hidden: u64,
-    heads: u64,
-    batch: u64,
-    sequence: u64,
-}
-
-/// Words of BERT's vocabulary.
-const VOCABULARY: u64 = 30_522;
-
-fn weight(b: &mut Builder, name: &str, dims: &[u64]) -> ValueId {
-    let data = ConstData::Normal { seed: 1, mean: 0.0, std: 0.02 };
-    b.weight(name, DType::F16, Shape::new(dims), data)
-}
-
-fn dense(b: &mut Builder, name: &str, x: ValueId, inputs: u64, outputs: u64) -> Result<ValueId> {
-    let w = weight(b, &format!("{name}.w"), &[inputs, outputs]);
-    let bias = weight(b, &format!("{name}.b"), &[outputs]);
-    let y = b.matmul(x, w)?;
-    let dims: Dims = b.ty(y).dims.clone();
-    let bias = b.broadcast_trailing(bias, dims)?;
-    b.add(y, bias)
-}
-
-fn encoder(size: &Encoder) -> Result<Module> {
-    let mut b = Builder::new();
-    b.begin("main");
-    let tokens = size.batch * size.sequence;
-    let ids = TensorType { dtype: DType::I32, dims: std::iter::once(Dim::from(tokens)).collect() };
-    let ids = b.param("ids", ids);
-    let table = weight(&mut b, "words", &[VOCABULARY, size.hidden]);
-    let mut x = b.gather(table, ids, 0)?;
-    for layer in 0..size.layers {
-        x = encoder_layer(&mut b, &format!("layer{layer}"), x, size)?;
-    }
-    b.end(&[x]);
-    Ok(b.finish())
-}
-
-/// Attention and a feed-forward block, each added to its input and normalised.
-fn encoder_layer(b: &mut Builder, name: &str, x: ValueId, size: &Encoder) -> Result<ValueId> {
-    let hidden = size.hidden;
-    let context = attention(b, name, x, size)?;
-    let projected = dense(b, &format!("{name}.project"), context, hidden, hidden)?;
-    let sum = b.add(x, projected)?;
-    let x = norm(b, &format!("{name}.norm1"), sum, hidden)?;
-    let wide = dense(b, &format!("{name}.wide"), x, hidden, 4 * hidden)?;
-    let wide = b.gelu(wide)?;
-    let narrow = dense(b, &format!("{name}.narrow"), wide, 4 * hidden, hidden)?;
-    let sum = b.add(x, narrow)?;
-    norm(b, &format!("{name}.norm2"), sum, hidden)
-}
-
-fn norm(b: &mut Builder, name: &str, x: ValueId, hidden: u64) -> Result<ValueId> {
-    let scale = weight(b, &format!("{name}.scale"), &[hidden]);
-    let bias = weight(b, &format!("{name}.bias"), &[hidden]);
-    b.layer_norm(x, scale, bias, 1e-12)
-}
-
-fn attention(b: &mut Builder, name: &str, x: ValueId, size: &Encoder) -> Result<ValueId> {
-    let (hidden, width) = (size.hidden, size.hidden / size.heads);
-    let heads = |b: &mut Builder, part: &str, perm: &[usize]| -> Result<ValueId> {
-        let y = dense(b, &format!("{name}.{part}"), x, hidden, hidden)?;
-        let split = b.reshape(y, [size.batch, size.sequence, size.heads, width])?;
-        b.transpose(split, perm)
-    };
-    let query = heads(b, "query", &[0, 2, 1, 3])?;
-    let key = heads(b, "key", &[0, 2, 3, 1])?;
-    let value = heads(b, "value", &[0, 2, 1, 3])?;
-    let scores = b.matmul(query, key)?;
-    let scores = b.binary_scalar(BinaryFn::Mul, scores, 1.0 / (width as f64).sqrt())?;
-    let shares = b.softmax(scores, 3)?;
-    let context = b.matmul(shares, value)?;
-    let context = b.transpose(context, &[0, 2, 1, 3])?;
-    b.reshape(context, [size.batch * size.sequence, hidden])
-}
-
-/// ResNet-50 v1.5 for 224 × 224 images: the stride is in the 3 × 3 convolutions.
-fn resnet50(batch: u64) -> Result<Module> {
-    let mut b = Builder::new();
-    b.begin("main");
-    let dims = [batch, 3, 224, 224].map(Dim::from).into_iter().collect();
-    let image = b.param("image", TensorType { dtype: DType::F16, dims });
-    let x = convolution(&mut b, "stem", image, [3, 64], 7, 2)?;
-    let x = b.relu(x)?;
-    let mut x = b.reduce_window(x, max_pool())?;
-    let mut channels = 64;
-    for (stage, (blocks, width)) in [(3, 64), (4, 128), (6, 256), (3, 512)].into_iter().enumerate() {
-        for block in 0..blocks {
-            let stride = if block == 0 && stage > 0 { 2 } else { 1 };
-            x = bottleneck(&mut b, &format!("stage{stage}.{block}"), x, [channels, width], stride)?;
-            channels = 4 * width;
-        }
-    }
-    let sum = b.reduce(ReduceFn::Sum, x, &[2, 3])?;
-    let mean = b.binary_scalar(BinaryFn::Mul, sum, 1.0 / 49.0)?;
-    let classes = dense(&mut b, "classes", mean, channels, 1000)?;
-    b.end(&[classes]);
-    Ok(b.finish())
-}
-
-fn max_pool() -> ReduceWindow {
-    ReduceWindow {
-        func: ReduceFn::Max,
-        window: vec![1, 1, 3, 3],
-        strides: vec![1, 1, 2, 2],
-        padding: vec![(0, 0), (0, 0), (1, 1), (1, 1)],
-        dilation: vec![1; 4],
-    }
-}
-
-fn bottleneck(
-    b: &mut Builder,
-    name: &str,
-    x: ValueId,
-    [inputs, width]: [u64; 2],
-    stride: u64,
-) -> Result<ValueId> {
-    let y = convolution(b, &format!("{name}.a"), x, [inputs, width], 1, 1)?;
-    let y = b.relu(y)?;
-    let y = convolution(b, &format!("{name}.b"), y, [width, width], 3, stride)?;
-    let y = b.relu(y)?;
-    let y = convolution(b, &format!("{name}.c"), y, [width, 4 * width], 1, 1)?;
-    let shortcut = if inputs == 4 * width && stride == 1 {
-        x
-    } else {
-        convolution(b, &format!("{name}.shortcut"), x, [inputs, 4 * width], 1, stride)?
-    };
-    let sum = b.add(y, shortcut)?;
-    b.relu(sum)
-}
-
-/// A convolution that keeps the field's size but for the stride, and its bias.
-fn convolution(
-    b: &mut Builder,
-    name: &str,
-    x: ValueId,
-    [inputs, outputs]: [u64; 2],
-    kernel: u64,
-    stride: u64,
-) -> Result<ValueId> {
-    let w = weight(b, &format!("{name}.w"), &[outputs, inputs, kernel, kernel]);
-    let bias = weight(b, &format!("{name}.b"), &[outputs]);
-    let pad = (kernel as i64 - 1) / 2;
-    let conv = Conv { strides: vec![stride; 2], padding: vec![(pad, pad); 2], ..Conv::plain(2) };
-    let y = b.conv(x, w, conv)?;
-    let dims: Dims = b.ty(y).dims.clone();
-    let bias = b.broadcast(bias, dims, &[1])?;
-    b.add(y, bias)
-}
-
-/// The graph of a model's row, for tools that look inside.
-pub fn model_of(series: &crate::Series, point: &Point) -> Result<Module> {
-    match &series.experiment {
-        crate::series::Experiment::Model { name, .. } => model(name, point),
-        _ => Err(errors::bad_series("data", &series.id, "is not a model")),
-    }
+    let (name, options) = pando_zoo::parse(spec)?;
+    Ok(with_precision(pando_zoo::build(name, &options)?, Precision::F16))
 }

@@ -113,7 +113,8 @@ fn predict(series: &Series, point: &Point, machine: &Machine) -> Result<Predicti
             compiled(&module, machine, partials, series.measures, &mut remark)?
         }
         Experiment::Model { name, partials } => {
-            compiled(&models::model(name, point)?, machine, partials, series.measures, &mut remark)?
+            let module = models::model(&series.fill(name, point)?)?;
+            compiled(&module, machine, partials, series.measures, &mut remark)?
         }
         Experiment::Host { direction } => {
             let kind = if *direction == Direction::In { StepKind::HostIn } else { StepKind::HostOut };

@@ -20,7 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("lower", &["base", "graph", "machine", "profile", "tile"]),
     ("sim", &["base", "machine", "profile", "tile"]),
     // L3
-    ("validate", &["base", "graph", "lower", "machine", "profile", "sim", "tile"]),
+    ("validate", &["base", "graph", "lower", "machine", "profile", "sim", "tile", "zoo"]),
     // L4
     (
         "cli",
