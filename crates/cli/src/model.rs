@@ -67,8 +67,23 @@ fn load_zoo(spec: &str, dims: &[(String, u64)], micro_batch: Option<u64>) -> Res
 /// The size of a built-in model that `--micro-batch` sets.
 const BATCH: &str = "batch";
 
+/// The bytes of a `.onnx` or `.graph` file called `name`.
+pub fn load_bytes(bytes: Vec<u8>, name: &str, dims: &[(String, u64)]) -> Result<GraphModel> {
+    // An ONNX file begins with the numbers of its fields, which are control characters; a text has none.
+    let is_text = !bytes.iter().any(|&byte| byte < b' ' && !b"\n\r\t".contains(&byte));
+    match String::from_utf8(bytes) {
+        Ok(text) if is_text => read_graph(&text, name, dims),
+        Ok(text) => read_onnx(text.into_bytes(), name, dims),
+        Err(error) => read_onnx(error.into_bytes(), name, dims),
+    }
+}
+
 fn load_graph(path: &Path, name: &str, dims: &[(String, u64)]) -> Result<GraphModel> {
-    let mut module = pando_graph::parse(&read_text(path)?, name)?;
+    read_graph(&read_text(path)?, name, dims)
+}
+
+fn read_graph(text: &str, name: &str, dims: &[(String, u64)]) -> Result<GraphModel> {
+    let mut module = pando_graph::parse(text, name)?;
     if !dims.is_empty() {
         module = bind_dims(&module, dims).map_err(|error| error.with_file(name))?;
     }
@@ -89,19 +104,29 @@ fn graph_model(module: Module) -> Result<GraphModel> {
     Ok(GraphModel { inputs, outputs, module })
 }
 
+pub fn onnx_options(dims: &[(String, u64)]) -> pando_onnx::Options {
+    pando_onnx::Options { dims: dims.to_vec(), ..pando_onnx::Options::default() }
+}
+
 fn load_onnx(path: &Path, dims: &[(String, u64)]) -> Result<GraphModel> {
-    let options = pando_onnx::Options { dims: dims.to_vec(), ..pando_onnx::Options::default() };
-    let imported = pando_onnx::load_with(path, &options)?;
+    pando_onnx::load_with(path, &onnx_options(dims)).map(of_imported)
+}
+
+fn read_onnx(bytes: Vec<u8>, name: &str, dims: &[(String, u64)]) -> Result<GraphModel> {
+    pando_onnx::parse(bytes.into(), name, None, &onnx_options(dims)).map(of_imported)
+}
+
+pub fn of_imported(imported: pando_onnx::Imported) -> GraphModel {
     let outputs = imported.outputs.into_iter().filter_map(|output| match output.value {
         OutputValue::Result(position, _) => Some((output.name, position)),
         // Texts, lists and absent outputs are no tensors to print.
         _ => None,
     });
-    Ok(GraphModel {
+    GraphModel {
         outputs: outputs.collect(),
         inputs: imported.inputs.into_iter().map(|input| input.name).collect(),
         module: imported.module,
-    })
+    }
 }
 
 fn no_main() -> Error {

@@ -46,7 +46,7 @@ fn measure(name: &'static str, module: &Module, input: &Tensor, gflop: f64, thre
     let (_, steps) = model.profile(inputs).expect("the model runs");
     let mut kinds = BTreeMap::new();
     for step in steps {
-        *kinds.entry(step.name).or_insert(0.0) += step.seconds * 1e3;
+        *kinds.entry(step.kind).or_insert(0.0) += step.seconds * 1e3;
     }
     let median_ms = times[ROUNDS / 2];
     Row { name, threads, compile_ms, median_ms, best_ms: times[0], gflops: gflop / median_ms * 1e3, kinds }

@@ -22,5 +22,5 @@ mod step;
 mod view;
 
 pub use isa::Isa;
-pub use model::{Model, StepTime, compile};
+pub use model::{Input, Model, StepTime, compile, medians};
 pub use options::{CompileOptions, MatmulPrecision};

@@ -1,9 +1,11 @@
 //! Loops over memory that know nothing of graphs, views or plans: pointers and counts in, numbers out. The
 //! only code with instructions of its own per [`Isa`](crate::isa::Isa).
 
+pub mod conv;
 pub mod elementwise;
 pub mod gemm;
 pub mod half;
+pub mod lanes;
 pub mod math;
 pub mod number;
 pub mod rows;

@@ -78,7 +78,7 @@ impl Planner<'_> {
         };
         let (batch, tiles) = (shape.images * groups, tiles(self.options.isa));
         let (integers, epilogue) = (ty.dtype.is_int(), self.narrowing(ty));
-        let gemm = Gemm { batch, m, n, k, left, right, tiles, integers, epilogue };
+        let gemm = Gemm { batch, m, n, k, left, right, tiles, integers, epilogue, target: None };
         self.emit_gemm(gemm, vec![kernel, input], ty)
     }
 

@@ -10,6 +10,9 @@ use pando_graph::Op;
 /// Most members of a group: their registers must fit the L1 cache.
 const MAX_MEMBERS: usize = 40;
 
+/// The root of nodes whose work is done elsewhere: no node has this number.
+const TAKEN: usize = usize::MAX;
+
 /// The root of a group is its last node.
 pub struct Groups {
     /// For each node, the root of its group.
@@ -41,6 +44,11 @@ impl Groups {
         Groups { root }
     }
 
+    /// Takes a node out of its group: a step before does its work.
+    pub fn take(&mut self, node: usize) {
+        self.root[node] = Some(TAKEN);
+    }
+
     pub fn root(&self, node: usize) -> Option<usize> {
         self.root[node]
     }
@@ -65,6 +73,11 @@ impl Users {
 
 pub fn is_reshape(node: &FlatNode) -> bool {
     matches!(node.work, Work::Op(Op::Reshape { .. }))
+}
+
+/// All elements of an operand in some order: a view for whoever can read it so.
+pub fn is_view(node: &FlatNode) -> bool {
+    is_reshape(node) || matches!(node.work, Work::Op(Op::Transpose { .. }))
 }
 
 /// Elementwise in types that registers hold. A bitcast is a view; 8-bit floats have no registers.

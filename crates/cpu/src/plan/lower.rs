@@ -20,6 +20,7 @@ impl Planner<'_> {
     pub(super) fn node(&mut self, index: usize, node: &FlatNode) -> Result<()> {
         match self.groups.root(index) {
             Some(root) if root == index => {
+                self.name = node.name.clone();
                 let view = self.group(root);
                 self.views[node.results[0]] = Some(view);
                 return Ok(());
@@ -27,8 +28,13 @@ impl Planner<'_> {
             Some(_) => return Ok(()),
             None => {}
         }
+        self.name = node.name.clone();
         let results = match &node.work {
-            Work::Op(op) => self.op(op, node),
+            Work::Op(op) => self.op(index, op, node),
+            Work::BlockedConv(conv) => {
+                self.blocked_conv(conv, node);
+                return Ok(());
+            }
             Work::Constant(tensor) => vec![self.constant(tensor)],
             Work::Composite(composite) => vec![self.rows(*composite, node)],
             Work::If { then, otherwise } => {
@@ -88,11 +94,12 @@ impl Planner<'_> {
         let is_const = inputs.iter().all(|view| self.is_const(view));
         let types = node.results.iter().map(|&value| &flat.values[value]);
         let outputs: Vec<View> = types.map(|ty| self.new_view(ty.dtype, &ty.sizes, is_const)).collect();
-        self.steps.push(Step { kind, inputs, outputs: outputs.clone(), scratch });
+        let name = self.name.clone();
+        self.steps.push(Step { name, kind, inputs, outputs: outputs.clone(), scratch });
         outputs
     }
 
-    fn op(&mut self, op: &Op, node: &FlatNode) -> Vec<View> {
+    fn op(&mut self, index: usize, op: &Op, node: &FlatNode) -> Vec<View> {
         let flat = self.flat;
         let ty = &flat.values[node.results[0]];
         let operands = self.operands(node);
@@ -127,10 +134,10 @@ impl Planner<'_> {
             Op::ReduceWindow(window) if is_small(&window.window) => self.reduce_window(window, first(), ty),
             Op::Scan(scan) => self.scan(scan, first(), ty),
             Op::Gather { axis } => self.gather(*axis, operands, ty),
-            Op::Dot(dot) if all_summed_in_f32(&operands, ty) => self.dot(dot, operands, ty),
+            Op::Dot(dot) if all_summed_in_f32(&operands, ty) => self.dot(index, dot, operands, ty),
             Op::Dot(dot) if all_bytes(&operands, ty) => {
                 let operands = operands.into_iter().map(|view| self.as_f32(view)).collect();
-                self.dot(dot, operands, ty)
+                self.dot(index, dot, operands, ty)
             }
             Op::Dot(dot) if ty.dtype.is_int() => self.integer_dot(dot, operands, ty),
             Op::Conv(conv) if all_bytes(&operands, ty) && ty.sizes.len() <= 5 => {

@@ -5,11 +5,15 @@
 //! Steps whose operands are all constants run once, while planning. Cost: linear in the nodes, but for
 //! placing buffers (quadratic in those live at a time) and for running the constant steps.
 
+mod attention;
+mod blocked;
 pub mod check;
 mod conv;
 mod groups;
+pub mod layout;
 mod lower;
 mod memory;
+mod order;
 mod product;
 mod program;
 mod reduce;
@@ -76,6 +80,8 @@ struct Planner<'a> {
     views: Vec<Option<View>>,
     buffers: Arena<BufferId, Draft>,
     steps: Vec<Step>,
+    /// Of the node that steps are being made for.
+    name: Arc<str>,
     children: Vec<Plan>,
     shared: &'a mut Packed,
     /// What this plan packs that others will want.
@@ -110,6 +116,7 @@ pub fn plan(flat: &Flat, options: &CompileOptions, pool: &Pool, shared: &mut Pac
         views: vec![None; flat.values.len()],
         buffers: Arena::new(),
         steps: Vec::new(),
+        name: "".into(),
         children: Vec::new(),
     };
     let params = planner.params();
@@ -185,7 +192,8 @@ impl Planner<'_> {
     fn emit(&mut self, kind: Kind, inputs: Vec<View>, dtype: DType, sizes: &[usize]) -> View {
         let is_const = inputs.iter().all(|view| self.is_const(view));
         let output = self.new_view(dtype, sizes, is_const);
-        self.steps.push(Step { kind, inputs, outputs: vec![output.clone()], scratch: None });
+        let name = self.name.clone();
+        self.steps.push(Step { name, kind, inputs, outputs: vec![output.clone()], scratch: None });
         output
     }
 

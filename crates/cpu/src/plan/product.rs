@@ -3,6 +3,7 @@
 //! if not.
 
 use super::Planner;
+use super::order::{in_order, inverse, memory_order};
 use crate::flat::FlatType;
 use crate::kernel::elementwise::convert;
 use crate::kernel::gemm::tiles;
@@ -12,7 +13,7 @@ use crate::step::integers::IntegerDot;
 use crate::step::packing::Packing;
 use crate::step::program::{Input, Instr, Program, Slot};
 use crate::step::{Kind, Step};
-use crate::view::{View, collapse};
+use crate::view::{Sizes, View, collapse};
 use pando_base::DType;
 use pando_graph::Dot;
 
@@ -65,7 +66,7 @@ impl Planner<'_> {
         (view, matrix.expect("groups of axes of a dense view are one stride"))
     }
 
-    pub(super) fn dot(&mut self, dot: &Dot, operands: Vec<View>, ty: &FlatType) -> View {
+    pub(super) fn dot(&mut self, index: usize, dot: &Dot, operands: Vec<View>, ty: &FlatType) -> View {
         // Packing reads 16-bit floats one by one: good enough for constants, which are packed once.
         let widened = operands.into_iter().map(|view| match self.is_const(&view) {
             true => view,
@@ -87,8 +88,26 @@ impl Planner<'_> {
         let (rhs, right) = self.right(rhs, right, [batch, k, n]);
         let (tiles, epilogue) = (tiles(self.options.isa), self.narrowing(ty));
         let integers = ty.dtype.is_int();
-        let gemm = Gemm { batch, m, n, k, left, right, tiles, integers, epilogue };
-        self.emit_gemm(gemm, vec![lhs, rhs], ty)
+        let mut gemm = Gemm { batch, m, n, k, left, right, tiles, integers, epilogue, target: None };
+        let order = self.target_order(index, ty);
+        if let Some(order) = &order {
+            let (view, batch, rows) = (in_order(ty, order), lhs_batch.len(), lhs_free.len());
+            let axes: Vec<usize> = (0..ty.sizes.len()).collect();
+            let (free, columns) = axes[batch..].split_at(rows);
+            gemm.target = matrix_of(&view, &axes[..batch], free, columns).filter(|target| target.column == 1);
+        }
+        let order = order.filter(|_| gemm.target.is_some());
+        let sizes = order.iter().flatten().map(|&axis| ty.sizes[axis]).collect();
+        let stored =
+            FlatType { dtype: ty.dtype, sizes: if order.is_some() { sizes } else { ty.sizes.clone() } };
+        let result = match self.attention(index, gemm, [lhs, rhs], &stored) {
+            Ok(view) => view,
+            Err((gemm, operands)) => self.emit_gemm(gemm, operands.to_vec(), &stored),
+        };
+        match order {
+            Some(order) => result.transpose(&inverse(&order)),
+            None => result,
+        }
     }
 
     /// A dot of integers of any width: wraps in the narrowest type that holds the result's bits.
@@ -152,33 +171,53 @@ impl Planner<'_> {
     }
 
     pub(super) fn emit_gemm(&mut self, gemm: Gemm, inputs: Vec<View>, ty: &FlatType) -> View {
-        let elements: usize = gemm.scratch_elements().iter().sum();
+        let elements = gemm.scratch_elements();
         let scratch = (elements > 0).then(|| self.scratch(elements * 4));
-        let output = self.emit(Kind::Gemm(gemm), inputs, ty.dtype, &ty.sizes);
+        let output = self.emit_product(Kind::Gemm(gemm), inputs, ty);
         self.steps.last_mut().expect("a step was emitted").scratch = scratch;
         output
+    }
+
+    pub(super) fn emit_product(&mut self, kind: Kind, inputs: Vec<View>, ty: &FlatType) -> View {
+        self.emit(kind, inputs, ty.dtype, &ty.sizes)
     }
 
     /// Moves a group's program into the product it starts from, if there is one whose result only the group
     /// reads.
     pub(super) fn attach(&mut self, root: usize, mut program: Program, mut inputs: Vec<View>) -> View {
         let ty = self.flat.values[self.flat.nodes[root].results[0]].clone();
-        let found =
-            (0..inputs.len()).find_map(|input| Some((input, self.product_behind(root, input, &inputs)?)));
-        let Some((input, at)) = found else {
-            return self.emit(Kind::Elementwise(program), inputs, ty.dtype, &ty.sizes);
+        let order = memory_order(&inputs).filter(|_| self.options.fuse);
+        let sizes: Sizes = match &order {
+            Some(order) => {
+                inputs.iter_mut().for_each(|view| *view = view.transpose(order));
+                program.inputs = inputs.iter().map(Input::of).collect();
+                order.iter().map(|&axis| ty.sizes[axis]).collect()
+            }
+            None => ty.sizes.clone(),
         };
-        program.move_input_first(input);
-        inputs.remove(input);
-        let Step { kind, inputs: mut operands, scratch, .. } = self.steps.remove(at);
-        operands.append(&mut inputs);
-        let output = self.emit(kind.with_epilogue(program), operands, ty.dtype, &ty.sizes);
-        self.steps.last_mut().expect("a step was emitted").scratch = scratch;
-        output
+        let found = (0..inputs.len())
+            .find_map(|input| Some((input, self.product_behind(root, input, &inputs, ty.dtype)?)));
+        let output = match found {
+            None => self.emit(Kind::Elementwise(program), inputs, ty.dtype, &sizes),
+            Some((input, at)) => {
+                program.move_input_first(input);
+                inputs.remove(input);
+                let Step { name, kind, inputs: mut operands, scratch, .. } = self.steps.remove(at);
+                operands.append(&mut inputs);
+                let output = self.emit(kind.with_epilogue(program), operands, ty.dtype, &sizes);
+                let step = self.steps.last_mut().expect("a step was emitted");
+                (step.name, step.scratch) = (name, scratch);
+                output
+            }
+        };
+        match order {
+            Some(order) => output.transpose(&inverse(&order)),
+            None => output,
+        }
     }
 
     /// The position of the step whose whole result is this input and reaches nothing but the group.
-    fn product_behind(&self, root: usize, input: usize, inputs: &[View]) -> Option<usize> {
+    fn product_behind(&self, root: usize, input: usize, inputs: &[View], output: DType) -> Option<usize> {
         let view = &inputs[input];
         let others = inputs.iter().enumerate().any(|(i, other)| i != input && other.buffer == view.buffer);
         let dense = view.is_dense() && view.offset == 0 && view.num_elements() > 0;
@@ -186,7 +225,7 @@ impl Planner<'_> {
             return None;
         }
         let at = self.steps.iter().rposition(|step| step.outputs[0].buffer == view.buffer)?;
-        let takes = self.steps[at].kind.takes_epilogue()
+        let takes = self.steps[at].kind.takes_epilogue(output)
             && self.steps[at].outputs[0].num_elements() == view.num_elements();
         let value = self
             .views
@@ -195,7 +234,7 @@ impl Planner<'_> {
         (takes && self.reaches_only(value, root)).then_some(at)
     }
 
-    /// Whether every use of a value, reshapes looked through, is in the group.
+    /// Whether every use of a value, views looked through, is in the group.
     fn reaches_only(&self, value: usize, root: usize) -> bool {
         if self.flat.results.contains(&value) {
             return false;
@@ -203,7 +242,7 @@ impl Planner<'_> {
         self.users[value].iter().all(|&user| {
             let node = &self.flat.nodes[user];
             self.groups.root(user) == Some(root)
-                || super::groups::is_reshape(node) && self.reaches_only(node.results[0], root)
+                || super::groups::is_view(node) && self.reaches_only(node.results[0], root)
         })
     }
 }

@@ -48,11 +48,19 @@ impl Planner<'_> {
     }
 
     pub(super) fn reduce(&mut self, func: ReduceFn, axes: &[usize], x: View, ty: &FlatType) -> View {
+        if axes == [2, 3]
+            && let Some(pool) = self.whole_pool(func, &x)
+        {
+            return self.pool(pool, x, ty);
+        }
         let x = self.widened(x);
         self.emit_reduction(axes_of(&x, axes), func, x, ty)
     }
 
     pub(super) fn reduce_window(&mut self, window: &ReduceWindow, x: View, ty: &FlatType) -> View {
+        if let Some(pool) = self.window_pool(window, &x, ty) {
+            return self.pool(pool, x, ty);
+        }
         let x = self.widened(x);
         let x = self.dense(x);
         // Steps that are never taken may be absurdly large.

@@ -1,7 +1,9 @@
 //! What a plan runs: one file per kind of step. A step reads views, writes dense views and says nothing of
 //! where they come from.
 
+pub mod attention;
 pub mod control;
+pub mod conv;
 pub mod depthwise;
 pub mod elementwise;
 pub mod fallback;
@@ -18,8 +20,11 @@ pub mod windows;
 use crate::exec::Run;
 use crate::view::View;
 use pando_base::Result;
+use std::sync::Arc;
 
 pub struct Step {
+    /// What a user calls the operation.
+    pub name: Arc<str>,
     pub kind: Kind,
     pub inputs: Vec<View>,
     pub outputs: Vec<View>,
@@ -31,7 +36,10 @@ pub enum Kind {
     Elementwise(program::Program),
     Movement(movement::Movement),
     Gemm(gemm::Gemm),
+    Attention(Box<attention::Attention>),
     Packing(packing::Packing),
+    Conv(conv::Conv),
+    Pool(conv::pool::Pool),
     IntegerDot(integers::IntegerDot),
     Rows(rows::Rows),
     Reduction(reduce::Reduction, pando_base::ReduceFn),
@@ -47,7 +55,10 @@ impl Step {
             Kind::Elementwise(program) => elementwise::run(program, self, run),
             Kind::Movement(movement) => movement::run(movement, self, run),
             Kind::Gemm(gemm) => gemm::run(gemm, self, run),
+            Kind::Attention(attention) => attention::run(attention, self, run),
             Kind::Packing(packing) => packing::run(packing, self, run),
+            Kind::Conv(conv) => conv::run(conv, self, run),
+            Kind::Pool(pool) => conv::pool::run(pool, self, run),
             Kind::Depthwise(depthwise) => depthwise::run(depthwise, self, run),
             Kind::IntegerDot(dot) => integers::run(dot, self, run),
             Kind::Rows(rows) => rows::run(rows, self, run),
@@ -59,14 +70,17 @@ impl Step {
         Ok(())
     }
 
-    /// What a profile calls it.
-    pub fn name(&self) -> &'static str {
+    /// What a profile calls this kind of step.
+    pub fn kind_name(&self) -> &'static str {
         match &self.kind {
             Kind::Elementwise(_) => "elementwise",
             Kind::Movement(movement) => movement.name(),
             Kind::Gemm(gemm) if matches!(gemm.right, gemm::Right::Windows(_)) => "conv",
             Kind::Gemm(_) => "gemm",
+            Kind::Attention(_) => "attention",
             Kind::Packing(_) => "packing",
+            Kind::Conv(conv) => conv.name(),
+            Kind::Pool(_) => "pool",
             Kind::Depthwise(_) => "depthwise",
             Kind::IntegerDot(_) => "integer_dot",
             Kind::Rows(rows) => rows.name,
@@ -76,25 +90,63 @@ impl Step {
             Kind::Fallback(fallback) => fallback.name,
         }
     }
+
+    /// Multiplications and additions of products; 0 where bytes are the measure of the work.
+    pub fn flops(&self) -> u64 {
+        let multiply_adds = match &self.kind {
+            Kind::Gemm(gemm) => [gemm.batch, gemm.m, gemm.n, gemm.k],
+            Kind::IntegerDot(dot) => [dot.batch, dot.m, dot.n, dot.k],
+            Kind::Depthwise(d) => {
+                [d.images * d.channels, d.windows.runs.len(), d.windows.run_length, d.windows.offsets.len()]
+            }
+            _ => return 0,
+        };
+        2 * multiply_adds.map(|size| size as u64).iter().product::<u64>()
+    }
+
+    /// What it must read and write: each element of its inputs and outputs once.
+    pub fn bytes(&self) -> u64 {
+        let distinct = |view: &View| {
+            let axes = view.sizes.iter().zip(&view.strides).filter(|&(_, &stride)| stride != 0);
+            axes.map(|(&size, _)| size as u64).product::<u64>() * view.dtype.size_bytes()
+        };
+        match (&self.kind, self.inputs.as_slice()) {
+            // Of the table only the rows that are asked for.
+            (Kind::Movement(movement::Movement::Gather { .. }), [_, indices]) => {
+                distinct(indices) + 2 * distinct(&self.outputs[0])
+            }
+            (_, inputs) => inputs.iter().chain(&self.outputs).map(distinct).sum(),
+        }
+    }
 }
 
 impl Kind {
-    /// Whether elementwise work on the result can be done by the step itself.
-    pub fn takes_epilogue(&self) -> bool {
+    /// Whether elementwise work on the result, up to values of a type, can be done by the step itself: results
+    /// are in the order of their positions.
+    pub fn takes_epilogue(&self, output: pando_base::DType) -> bool {
         match self {
-            Kind::Gemm(gemm) => gemm.epilogue.is_none(),
-            Kind::Depthwise(depthwise) => depthwise.epilogue.is_none(),
+            // The epilogue overwrites the results.
+            Kind::Conv(_) => output.size_bytes() == 4,
+            Kind::Gemm(gemm) => gemm.target.is_none(),
+            Kind::Attention(attention) => attention.mix.target.is_none(),
+            Kind::Depthwise(_) => true,
             _ => false,
         }
     }
 
-    /// With a program whose first input is the step's result.
-    pub fn with_epilogue(self, program: program::Program) -> Kind {
-        let epilogue = Some(program);
-        match self {
-            Kind::Gemm(gemm) => Kind::Gemm(gemm::Gemm { epilogue, ..gemm }),
-            Kind::Depthwise(depthwise) => Kind::Depthwise(depthwise::Depthwise { epilogue, ..depthwise }),
+    /// With a program whose first input is the step's result, after what the step does already.
+    pub fn with_epilogue(mut self, program: program::Program) -> Kind {
+        let epilogue = match &mut self {
+            Kind::Gemm(gemm) => &mut gemm.epilogue,
+            Kind::Attention(attention) => &mut attention.mix.epilogue,
+            Kind::Depthwise(depthwise) => &mut depthwise.epilogue,
+            Kind::Conv(conv) => &mut conv.epilogue,
             _ => unreachable!("only steps that take epilogues are asked"),
-        }
+        };
+        *epilogue = Some(match epilogue.take() {
+            Some(first) => first.then(program),
+            None => program,
+        });
+        self
     }
 }

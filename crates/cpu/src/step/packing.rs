@@ -2,8 +2,8 @@
 
 #![allow(unsafe_code)]
 
-use super::Step;
 use super::gemm::{Matrix, Shared};
+use super::{Step, conv};
 use crate::exec::Run;
 use crate::kernel::gemm::{pack_a, pack_b, split_rows};
 use crate::view::Strides;
@@ -11,12 +11,14 @@ use crate::view::Strides;
 pub enum Packing {
     Left { matrix: Matrix, batch: usize, m: usize, k: usize, rows: usize },
     Right { matrix: Matrix, k: usize, n: usize, columns: usize },
+    Conv(conv::pack::Packing),
 }
 
 impl Packing {
     /// What tells packings of one view apart: the side, sizes and strides.
     pub fn key(&self) -> ([usize; 5], Strides) {
         let (sizes, matrix) = match self {
+            Packing::Conv(packing) => return (packing.key(), Strides::new()),
             Packing::Left { batch, m, k, rows, matrix } => ([0, *batch, *m, *k, *rows], matrix),
             Packing::Right { k, n, columns, matrix } => ([1, *k, *n, *columns, 0], matrix),
         };
@@ -29,6 +31,11 @@ pub fn run(packing: &Packing, step: &Step, run: &mut Run) {
     let memory = run.memory;
     let to = Shared(memory.address(&step.outputs[0]).cast::<f32>());
     match *packing {
+        Packing::Conv(ref packing) => {
+            let from = memory.address(&step.inputs[0]).cast::<f32>();
+            // SAFETY: the weights are dense, the output was made for the packing.
+            unsafe { packing.run(from, to.address()) };
+        }
         Packing::Left { ref matrix, batch, m, k, rows } => {
             let split = split_rows(m, rows);
             run.pool.run(batch * split.tiles, &|task| {

@@ -9,9 +9,12 @@
 
 use crate::kernel::elementwise::{BinaryLoop, SelectLoop, UnaryLoop};
 use crate::view::{Sizes, Strides, View, collapse};
+use smallvec::{SmallVec, smallvec};
 
 /// Elements per block. Ten registers of f32 fill 20 KiB of an L1 cache of 32.
 pub const BLOCK: usize = 512;
+/// Shorter lines of broadcast inputs are not worth a block of their own.
+const WORTHY_LINE: usize = 64;
 
 /// An operand of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +30,16 @@ pub enum Instr {
     Unary(UnaryLoop, Slot, Slot),
     Binary(BinaryLoop, [Slot; 2], Slot),
     Select(SelectLoop, [Slot; 3], Slot),
+}
+
+impl Instr {
+    fn slots_mut(&mut self) -> SmallVec<[&mut Slot; 4]> {
+        match self {
+            Instr::Unary(_, x, y) => smallvec![x, y],
+            Instr::Binary(_, [a, b], y) => smallvec![a, b, y],
+            Instr::Select(_, [c, a, b], y) => smallvec![c, a, b, y],
+        }
+    }
 }
 
 /// Where an input's elements are.
@@ -90,12 +103,31 @@ impl Program {
                 };
             }
         };
-        for instr in &mut self.instrs {
-            match instr {
-                Instr::Unary(_, x, _) => renumber(x),
-                Instr::Binary(_, operands, _) => operands.iter_mut().for_each(renumber),
-                Instr::Select(_, operands, _) => operands.iter_mut().for_each(renumber),
+        self.instrs.iter_mut().flat_map(Instr::slots_mut).for_each(renumber);
+    }
+
+    /// One program that does the work of both: the result of this one is the first input of the next.
+    pub fn then(self, next: Program) -> Program {
+        let (inputs, registers) = (self.inputs.len(), self.registers);
+        let moved = |slot: &mut Slot| match slot {
+            Slot::Input(0) => *slot = Slot::Register(registers),
+            Slot::Input(index) => *index += inputs - 1,
+            Slot::Register(index) => *index += registers + 1,
+            Slot::Output => {}
+        };
+        let mut first = self.instrs;
+        for slot in first.iter_mut().flat_map(Instr::slots_mut) {
+            if *slot == Slot::Output {
+                *slot = Slot::Register(registers);
             }
+        }
+        let mut second = next.instrs;
+        second.iter_mut().flat_map(Instr::slots_mut).for_each(moved);
+        Program {
+            inputs: self.inputs.into_iter().chain(next.inputs.into_iter().skip(1)).collect(),
+            instrs: first.into_iter().chain(second).collect(),
+            registers: registers + 1 + next.registers,
+            output_bytes: next.output_bytes,
         }
     }
 
@@ -133,28 +165,28 @@ impl Program {
         const BLOCK_BYTES: usize = size_of::<Block>();
         // SAFETY: see below; inputs' blocks follow those of the registers.
         let loaded = |index: usize| unsafe { registers.add((self.registers + index) * BLOCK_BYTES) };
+        let mut sources: SmallVec<[*const u8; 8]> = SmallVec::new();
         for (index, input) in self.inputs.iter().enumerate() {
             if matches!(input.access, Access::Uniform) {
                 // SAFETY: a uniform input has one element; a block holds BLOCK of any size.
                 unsafe { fill(inputs[index], loaded(index), input.size_bytes, BLOCK.min(count)) };
             }
+            sources.push(loaded(index).cast_const());
         }
+        let line = self.line();
         let mut position = begin;
         while position < begin + count {
-            let n = BLOCK.min(begin + count - position);
+            let n = BLOCK.min(begin + count - position).min(line - position % line);
             for (index, input) in self.inputs.iter().enumerate() {
-                if let Access::Strided(sizes, strides) = &input.access {
-                    // SAFETY: positions are inside the view.
-                    unsafe {
-                        gather(inputs[index], sizes, strides, input.size_bytes, position, n, loaded(index));
-                    }
-                }
+                sources[index] = match input.access {
+                    Access::Dense => inputs[index].wrapping_add(position * input.size_bytes),
+                    Access::Uniform => continue,
+                    // SAFETY: positions are inside the view; a block holds BLOCK elements of any size.
+                    Access::Strided(..) => unsafe { input.load(inputs[index], position, n, loaded(index)) },
+                };
             }
             let address = |slot: Slot| match slot {
-                Slot::Input(index) => match self.inputs[index].access {
-                    Access::Dense => inputs[index].wrapping_add(position * self.inputs[index].size_bytes),
-                    _ => loaded(index).cast_const(),
-                },
+                Slot::Input(index) => sources[index],
                 // SAFETY: registers are numbered below their count.
                 Slot::Register(index) => unsafe { registers.add(index * BLOCK_BYTES) }.cast_const(),
                 Slot::Output => output.wrapping_add(position * self.output_bytes).cast_const(),
@@ -166,6 +198,40 @@ impl Program {
             }
             position += n;
         }
+    }
+
+    /// Blocks end at multiples of it, so that rows of broadcast inputs are read where they lie: the length of
+    /// their lines, if it is worth a block.
+    fn line(&self) -> usize {
+        let lines = self.inputs.iter().filter_map(|input| match &input.access {
+            Access::Strided(sizes, strides) if matches!(strides.last(), Some(1)) => sizes.last().copied(),
+            _ => None,
+        });
+        lines.max().filter(|&line| line >= WORTHY_LINE).unwrap_or(usize::MAX)
+    }
+}
+
+impl Input {
+    /// The address of `n` neighbours that are the elements at positions from `position` on: in the input
+    /// itself if it has them so, or copied to `room`.
+    ///
+    /// # Safety
+    /// The positions are inside the view that starts at `from`; `room` has room for n elements.
+    unsafe fn load(&self, from: *const u8, position: usize, n: usize, room: *mut u8) -> *const u8 {
+        let Access::Strided(sizes, strides) = &self.access else { return from };
+        let last = sizes.len() - 1;
+        if strides[last] == 1 && position % sizes[last] + n <= sizes[last] {
+            let (mut rest, mut offset) = (position, 0isize);
+            for dim in (1..=last).rev() {
+                offset += (rest % sizes[dim]) as isize * strides[dim];
+                rest /= sizes[dim];
+            }
+            offset += rest as isize * strides[0];
+            return from.wrapping_offset(offset * self.size_bytes as isize);
+        }
+        // SAFETY: passed on.
+        unsafe { gather(from, sizes, strides, self.size_bytes, position, n, room) };
+        room
     }
 }
 

@@ -29,7 +29,7 @@ pub struct GatherPlan {
 }
 
 /// A dimension of a list of sizes with the largest size, but not `except`.
-fn largest(shape: &[u64], except: Option<usize>) -> Option<usize> {
+pub(super) fn largest(shape: &[u64], except: Option<usize>) -> Option<usize> {
     (0..shape.len())
         .filter(|&dim| Some(dim) != except && shape[dim] > 1)
         .max_by_key(|&dim| (shape[dim], shape.len() - dim))

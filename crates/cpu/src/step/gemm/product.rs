@@ -1,0 +1,270 @@
+//! A block of a product: passes of k, in each the tiles of rows, for each tile the panels of columns. A side
+//! is read where it lies if its strides allow and the caches do not object; otherwise a part of it is copied
+//! into a thread's own room first.
+
+#![allow(unsafe_code)]
+
+use super::{Block, Gemm, Left, Right};
+use crate::exec::{Line, Memory};
+use crate::kernel::gemm::{Source, Tile, copy_row, copy_rows, pack_a, pack_b};
+use crate::step::windows::Windows;
+use crate::view::View;
+use pando_base::DType;
+use std::cell::RefCell;
+
+/// Rows this many f32 apart share their sets in the L1 cache: more than eight throw each other out.
+const ALIAS: isize = 1024;
+/// Distance of rows of A in a room: no multiple of [`ALIAS`].
+const ROOM_ROW: usize = super::K_BLOCK + 16;
+/// Bytes of a right side that stay in L2 beside all else, panels or not.
+const SMALL_RIGHT: usize = 128 << 10;
+
+/// Memory of a thread.
+type Lines = Vec<Line>;
+
+#[derive(Default)]
+pub struct Rooms {
+    /// A block's part of B.
+    pub right: Lines,
+    /// A block's results before the epilogue.
+    pub results: Lines,
+    /// A tile of A.
+    pub tile: Lines,
+    /// Of attention.
+    pub scores: Lines,
+    pub weights: Lines,
+}
+
+thread_local! {
+    static ROOMS: RefCell<Rooms> = RefCell::default();
+}
+
+pub fn with_rooms(work: impl FnOnce(&mut Rooms)) {
+    ROOMS.with_borrow_mut(work);
+}
+
+pub fn room(lines: &mut Lines, elements: usize) -> *mut f32 {
+    let needed = (elements * 4).div_ceil(64);
+    if lines.len() < needed {
+        lines.resize(needed, Line::ZERO);
+    }
+    lines.as_mut_ptr().cast()
+}
+
+/// Where the left side of one matrix of the batch is.
+pub enum LeftSide {
+    /// Tiles as `[k][height]`, one after the other.
+    Packed(*const f32),
+    Strided(Source),
+}
+
+/// Where the right side of one matrix of the batch is.
+pub enum RightSide<'a> {
+    /// Panels as `[k][panel]`, one after the other.
+    Packed(*const f32),
+    Strided(Source),
+    Windows(&'a Windows, *const f32),
+}
+
+impl LeftSide {
+    pub fn of(gemm: &Gemm, memory: Memory, view: &View, batch: usize) -> LeftSide {
+        match &gemm.left {
+            Left::Packed(count) => {
+                let offset = batch % count * gemm.m * gemm.k;
+                LeftSide::Packed(memory.address(view).cast::<f32>().wrapping_add(offset))
+            }
+            Left::Strided(matrix) => LeftSide::Strided(matrix.source(memory, view, batch)),
+        }
+    }
+}
+
+impl<'a> RightSide<'a> {
+    /// `planes`: where the windows' planes are, if the right side has some.
+    pub fn of(
+        gemm: &'a Gemm,
+        memory: Memory,
+        view: &View,
+        batch: usize,
+        planes: *const f32,
+    ) -> RightSide<'a> {
+        match &gemm.right {
+            Right::Packed => RightSide::Packed(memory.address(view).cast()),
+            Right::Strided(matrix) => RightSide::Strided(matrix.source(memory, view, batch)),
+            Right::Windows(windows) => {
+                let (image, group) = (batch / windows.groups, batch % windows.groups);
+                let offset = image * windows.image_size + group * windows.group_size;
+                RightSide::Windows(windows, planes.wrapping_add(offset))
+            }
+        }
+    }
+}
+
+/// # Safety
+/// The sides lie in memory; `c` has room for the block at `stride` and is the caller's alone. The level is one
+/// the processor has.
+pub unsafe fn run_block(
+    gemm: &Gemm,
+    block: &Block,
+    (left, right): (&LeftSide, &RightSide),
+    rooms: &mut Rooms,
+    c: *mut f32,
+    stride: usize,
+) {
+    let panel = gemm.tiles.columns;
+    let mut begin = 0;
+    loop {
+        let k = gemm.k_block().min(gemm.k - begin);
+        // SAFETY: passed on.
+        let panels = unsafe { panels(gemm, block, right, (begin, k), &mut rooms.right) };
+        for index in block.tiles.0..block.tiles.1 {
+            let (row, height) = (block.origin + block.split.begin(index), block.split.height(index));
+            // SAFETY: passed on.
+            let rows = unsafe { rows(gemm, left, (row, height), (begin, k), &mut rooms.tile) };
+            let kernel = gemm.tiles.kernels[height - 1];
+            for (index, first) in (0..block.wide.1).step_by(panel).enumerate() {
+                let tile = Tile {
+                    k,
+                    a: rows.0,
+                    a_row: rows.1,
+                    a_step: rows.2,
+                    b: panels.address.wrapping_add(index * panels.panel),
+                    b_step: panels.step,
+                    c: c.wrapping_add((row - block.rows.0) * stride + first),
+                    c_row: stride,
+                    columns: panel.min(block.wide.1 - first),
+                    add: begin > 0 && !gemm.integers,
+                };
+                // SAFETY: a tile of the left side, a panel of the right one, and their results.
+                unsafe { kernel(&tile) };
+            }
+        }
+        if gemm.integers {
+            // SAFETY: integers are never direct: the block's i32 totals follow its f32 sums.
+            unsafe { add_as_integers(c, block.rows.1 * stride, begin > 0) };
+        }
+        begin += k;
+        if begin >= gemm.k {
+            break;
+        }
+    }
+}
+
+/// A tile of the left side for `k` steps from `begin` on: its address, and the distances of rows and steps.
+///
+/// # Safety
+/// The side lies in memory.
+unsafe fn rows(
+    gemm: &Gemm,
+    left: &LeftSide,
+    (row, height): (usize, usize),
+    (begin, k): (usize, usize),
+    lines: &mut Lines,
+) -> (*const f32, isize, isize) {
+    let source = match left {
+        LeftSide::Packed(address) => {
+            return (address.wrapping_add(row * gemm.k + begin * height), 1, height as isize);
+        }
+        // SAFETY: the tile lies in the operand.
+        LeftSide::Strided(source) => unsafe { source.at(row, begin) },
+    };
+    let worth_a_copy = gemm.n > 2 * gemm.tiles.columns;
+    let near = |along: isize, across: isize| along == 1 && (across % ALIAS != 0 || !worth_a_copy);
+    let direct = near(source.column, source.row) || near(source.row, source.column);
+    if source.dtype == DType::F32 && (direct || k == 1 || height == 1) {
+        return (source.address.cast(), source.row, source.column);
+    }
+    let to = room(lines, gemm.tiles.rows * ROOM_ROW);
+    // SAFETY: the tile lies in the operand; the room is ours and large enough.
+    unsafe {
+        if source.column == 1 {
+            copy_rows(source, height, k, to, ROOM_ROW);
+            return (to, ROOM_ROW as isize, 1);
+        }
+        pack_a(source, height, k, to);
+    }
+    (to, 1, height as isize)
+}
+
+struct Panels {
+    address: *const f32,
+    /// Distances of panels and steps.
+    panel: usize,
+    step: isize,
+}
+
+/// Whether the tiles read the right side as it lies: neighbouring columns, and either too few rows to make up
+/// for a copy or so little that it stays in the cache.
+fn is_direct(gemm: &Gemm, source: &Source) -> bool {
+    let few = gemm.m <= 2 * gemm.tiles.rows;
+    let small = gemm.k * gemm.n * 4 <= SMALL_RIGHT && source.row % ALIAS != 0;
+    source.dtype == DType::F32 && source.column == 1 && (few || small)
+}
+
+/// The block's panels for `k` steps from `begin` on.
+///
+/// # Safety
+/// The side lies in memory.
+unsafe fn panels(
+    gemm: &Gemm,
+    block: &Block,
+    right: &RightSide,
+    (begin, k): (usize, usize),
+    lines: &mut Lines,
+) -> Panels {
+    let panel = gemm.tiles.columns;
+    let packed = |address| Panels { address, panel: k * panel, step: panel as isize };
+    let firsts = (0..block.wide.1).step_by(panel).enumerate();
+    let mut target = || room(lines, block.wide.1.div_ceil(panel) * panel * k.max(1));
+    match right {
+        RightSide::Packed(address) => {
+            let panels = block.wide.0 / panel;
+            let address = address.wrapping_add((panels * gemm.k + begin) * panel);
+            Panels { address, panel: gemm.k * panel, step: panel as isize }
+        }
+        RightSide::Strided(source) if is_direct(gemm, source) => {
+            // SAFETY: the block lies in the operand.
+            let source = unsafe { source.at(begin, block.wide.0) };
+            Panels { address: source.address.cast(), panel, step: source.row }
+        }
+        RightSide::Strided(source) => {
+            let to = target();
+            for (index, first) in firsts {
+                let columns = panel.min(block.wide.1 - first);
+                // SAFETY: rows and columns lie in the operand; the room is ours.
+                unsafe {
+                    let source = source.at(begin, block.wide.0 + first);
+                    pack_b(source, k, columns, panel, to.add(index * k * panel));
+                }
+            }
+            packed(to.cast_const())
+        }
+        RightSide::Windows(windows, planes) => {
+            let to = target();
+            for (index, first) in firsts {
+                let columns = panel.min(block.wide.1 - first);
+                for (step, &offset) in windows.offsets[begin..begin + k].iter().enumerate() {
+                    let from = planes.wrapping_add(block.wide.0 + first + offset);
+                    // SAFETY: the columns of this kernel element lie in the planes (see `plan/conv.rs`); the
+                    // room is ours.
+                    unsafe { copy_row(from, to.add((index * k + step) * panel), columns, panel) };
+                }
+            }
+            packed(to.cast_const())
+        }
+    }
+}
+
+/// Adds `count` whole numbers in f32 to, or makes them, the i32 behind them.
+///
+/// # Safety
+/// `sums` has room for twice as many elements.
+unsafe fn add_as_integers(sums: *mut f32, count: usize, add: bool) {
+    // SAFETY: as stated; the halves do not overlap.
+    let (sums, totals) = unsafe {
+        let totals = sums.add(count).cast::<i32>();
+        (std::slice::from_raw_parts(sums, count), std::slice::from_raw_parts_mut(totals, count))
+    };
+    for (total, &sum) in totals.iter_mut().zip(sums) {
+        *total = if add { total.wrapping_add(sum as i32) } else { sum as i32 };
+    }
+}
