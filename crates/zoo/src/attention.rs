@@ -49,7 +49,7 @@ impl Net<'_> {
         Ok(self.named("attention", result))
     }
 
-    /// What is added to the scores of `q`, `k`, `v` of one width: `[B, S, H·D]` in, the same out.
+    /// Attention of `q`, `k`, `v` whose heads lie side by side: `[B, S, H·D]` in, the same out.
     pub fn attend(&mut self, [q, k, v]: [ValueId; 3], heads: u64, bias: Option<ValueId>) -> Result<ValueId> {
         let q = self.split_heads(q, heads)?;
         let k = self.split_heads(k, heads)?;

@@ -37,8 +37,8 @@ const TEXTS: Sizes = &[("batch", 1), ("sequence", 128)];
 
 const SEQUENCES: Sizes = &[("batch", 1), ("sequence", 128), ("hidden", 512), ("layers", 2)];
 
-/// No public definition suits: `tests/definitions.py` has one.
-const OWN: &str = "tests/definitions.py";
+/// No public definition suits: the tests have one.
+const OWN: &str = "crates/zoo/tests/definitions.py";
 const RESNET: &str = "image classifier, residual convolutions";
 const BERT: &str = "text encoder";
 const GPT2: &str = "text generator, logits of every position";
