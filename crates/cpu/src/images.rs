@@ -90,7 +90,7 @@ fn keeps_apart(flat: &Flat, states: &[State], node: &FlatNode, images: usize) ->
     let all = || node.operands.iter().all(|&value| states[value].has_parts());
     let op = match &node.work {
         Work::BlockedConv(_) => return state(0).has_parts() && state(1).is_constant(),
-        Work::Composite(Composite::Activation(_)) => return all(),
+        Work::Composite(Composite::Activation(_)) | Work::Shuffle { .. } => return all(),
         Work::Constant(tensor) => return are_alike(tensor.bytes(), images),
         Work::Op(op) => op,
         _ => return false,
@@ -152,7 +152,7 @@ impl Split {
         for node in flat.nodes {
             if moves(&node) {
                 let operands = self.operands(&node, &parts);
-                body.nodes.push(FlatNode { work: self.work(node.work), operands, results: node.results });
+                body.nodes.push(FlatNode { work: self.work(node.work), operands, ..node });
                 continue;
             }
             if node.results.iter().all(|&value| self.states[value].is_constant()) {
@@ -168,7 +168,7 @@ impl Split {
         let count = self.images / self.at_once;
         let work = Work::Images { count, body: Box::new(without_unused(body)) };
         // Only parameters go in.
-        outer.nodes.insert(0, FlatNode { work, operands, results });
+        outer.nodes.insert(0, FlatNode { work, operands, results, name: "".into() });
         without_unused(outer)
     }
 
@@ -203,7 +203,7 @@ impl Split {
         let ty = self.fewer(&body.values[value]);
         body.values.push(ty);
         let result = body.values.len() - 1;
-        body.nodes.push(FlatNode { work, operands, results: vec![result] });
+        body.nodes.push(FlatNode { work, operands, results: vec![result], name: node.name.clone() });
         parts[value] = Some(result);
     }
 
@@ -243,7 +243,8 @@ fn copy(node: &FlatNode) -> FlatNode {
         Work::Composite(composite) => Work::Composite(*composite),
         _ => unreachable!("the state says what is copied"),
     };
-    FlatNode { work, operands: node.operands.clone(), results: node.results.clone() }
+    let (operands, results) = (node.operands.clone(), node.results.clone());
+    FlatNode { work, operands, results, name: node.name.clone() }
 }
 
 /// Without nodes whose results nobody reads: constants that only the other side does.
