@@ -44,6 +44,11 @@ pub enum Work {
     Composite(Composite),
     /// Results, and perhaps operands, in blocks of channels.
     BlockedConv(Box<BlockedConv>),
+    /// Channels of an image in blocks, `[groups, each]`, as `[each, groups]`.
+    Shuffle {
+        channels: usize,
+        groups: usize,
+    },
     If {
         then: Box<Flat>,
         otherwise: Box<Flat>,

@@ -91,7 +91,7 @@ fn keeps_apart(flat: &Flat, states: &[State], node: &FlatNode, images: usize) ->
     let all = || node.operands.iter().all(|&value| states[value].has_parts());
     let op = match &node.work {
         Work::BlockedConv(_) => return state(0).has_parts() && state(1).is_constant(),
-        Work::Composite(Composite::Activation(_)) => return all(),
+        Work::Composite(Composite::Activation(_)) | Work::Shuffle { .. } => return all(),
         Work::Constant(constant) => {
             return constant.held().is_some_and(|held| are_alike(held.bytes(), images));
         }

@@ -379,3 +379,25 @@ fn batches_are_cut_into_images() {
     assert!(steps.iter().any(|step| step.kind == "images"), "{steps:?}");
     check(&module, &input, 1e-5, "batches");
 }
+
+/// Channels in another order between convolutions of groups, with channels that fill no block.
+#[test]
+fn channels_are_shuffled() {
+    for (channels, groups) in [(24, 3), (40, 4), (16, 2)] {
+        let image = [2, channels, 5, 6];
+        let mut net = Net::new();
+        let x = net.image(image);
+        let y = net.conv(x, channels, [1, 1], Conv { groups, ..Conv::plain(2) });
+        let split = net.b.reshape(y, [2, groups, channels / groups, 5, 6]).unwrap();
+        let exchanged = net.b.transpose(split, &[0, 2, 1, 3, 4]).unwrap();
+        let shuffled = net.b.reshape(exchanged, image).unwrap();
+        let same = Conv { padding: vec![(1, 1); 2], groups: channels, ..Conv::plain(2) };
+        let z = net.conv(shuffled, channels, [3, 3], same);
+        let module = net.finish(&[shuffled, z]);
+        let model = compile(&module, &CompileOptions::default()).unwrap();
+        let input = numbers(17, &image);
+        let (_, steps) = model.profile(std::slice::from_ref(&input)).unwrap();
+        assert!(steps.iter().any(|step| step.kind == "shuffle"), "{steps:?}");
+        check(&module, &input, 0.0, &format!("{channels} in {groups}"));
+    }
+}

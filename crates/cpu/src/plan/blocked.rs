@@ -15,6 +15,7 @@ use crate::step::Kind;
 use crate::step::conv::finish::{FinishSpec, Pass, PerChannel};
 use crate::step::conv::pack::Packing as Pack;
 use crate::step::conv::pool::Pool;
+use crate::step::conv::shuffle::Shuffle;
 use crate::step::conv::stage::Stage;
 use crate::step::conv::winograd::{self, Winograd, suits};
 use crate::step::conv::{Conv, Input};
@@ -112,6 +113,7 @@ impl Planner<'_> {
             pieces,
             taps,
             tiles,
+            multiply_adds: conv.multiply_adds(),
             finish: FinishSpec::default(),
             epilogue: None,
         });
@@ -132,6 +134,7 @@ impl Planner<'_> {
             low: [conv.conv.padding[0].0, conv.conv.padding[1].0],
             tiles,
             transforms: transforms(self.options.isa),
+            multiply_adds: conv.multiply_adds(),
             finish: FinishSpec::default(),
             epilogue: None,
         });
@@ -286,6 +289,13 @@ impl Planner<'_> {
         let first = *elements.first()?;
         let same = elements.iter().all(|element| element.to_bits() == first.to_bits());
         (same && !first.is_nan()).then_some(first)
+    }
+
+    pub(super) fn shuffle(&mut self, channels: usize, groups: usize, node: &FlatNode) -> View {
+        let x = self.view(node.operands[0]);
+        let x = self.dense(x);
+        let (pixels, sizes) = (x.sizes[2] * x.sizes[3], x.sizes.clone());
+        self.emit(Kind::Shuffle(Shuffle { channels, groups, pixels }), vec![x], DType::F32, &sizes)
     }
 
     /// A window or reduction over blocks, if this is one.

@@ -17,6 +17,7 @@ use crate::recognise::Composite;
 use crate::view::Sizes;
 use pando_base::{DType, ReduceFn, Shape, Tensor};
 use pando_graph::{Conv, Dim, Op, Pad, ReduceWindow, Slice, known_dims};
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// A convolution whose result lies in blocks.
@@ -32,6 +33,12 @@ pub struct BlockedConv {
 }
 
 impl BlockedConv {
+    pub fn multiply_adds(&self) -> u64 {
+        let inputs = self.from[1] as u64 / self.conv.groups.max(1);
+        let results: u64 = self.to.iter().map(|&size| size as u64).product();
+        results * inputs * (self.window[0] * self.window[1]) as u64
+    }
+
     pub fn is_depthwise(&self) -> bool {
         is_depthwise(&self.conv, self.from[1], self.to[1])
     }
@@ -70,7 +77,7 @@ pub fn blocked(flat: Flat) -> Flat {
     if !flat.nodes.iter().any(|node| blocked_conv(&flat, node).is_some()) {
         return flat;
     }
-    let count = flat.values.len();
+    let (count, shuffles) = (flat.values.len(), shuffles(&flat));
     let mut layout = Layout {
         sources: vec![Source::Other; count],
         plain: vec![None; count],
@@ -85,8 +92,18 @@ pub fn blocked(flat: Flat) -> Flat {
         layout.plain[param] = Some(value);
         layout.new.params.push(value);
     }
-    for node in flat.nodes {
-        layout.node(node);
+    // Reshape, transpose and reshape, the channels in another order: the last one's node does it all.
+    let mut skipped = Vec::new();
+    for (index, node) in flat.nodes.into_iter().enumerate() {
+        let begins = shuffles.get(&index).filter(|_| layout.blocks[node.operands[0]].is_some());
+        match begins {
+            Some(shuffle) => {
+                layout.shuffle(node.operands[0], shuffle);
+                skipped.extend(shuffle.nodes);
+            }
+            None if skipped.contains(&index) => {}
+            None => layout.node(node),
+        }
     }
     let results = flat.results.iter().map(|&value| layout.plain(value)).collect();
     Flat { results, ..layout.new }
@@ -113,6 +130,41 @@ fn blocked_conv(flat: &Flat, node: &FlatNode) -> Option<BlockedConv> {
         window: [height, width],
         blocked_input: false,
     })
+}
+
+/// Nodes that put channels in another order.
+struct Shuffle {
+    channels: usize,
+    groups: usize,
+    /// The transpose and the second reshape.
+    nodes: [usize; 2],
+    result: ValueIndex,
+}
+
+/// By the first reshape: `[images, groups × each, …]` to `[images, each × groups, …]`.
+fn shuffles(flat: &Flat) -> FxHashMap<usize, Shuffle> {
+    let users = flat.users();
+    let only_user = |node: usize| match users[flat.nodes[node].results[0]].as_slice() {
+        &[user] if !flat.results.contains(&flat.nodes[node].results[0]) => Some(user),
+        _ => None,
+    };
+    let reshape = |node: usize| matches!(flat.nodes[node].work, Work::Op(Op::Reshape { .. }));
+    let found = (0..flat.nodes.len()).filter(|&first| reshape(first)).filter_map(|first| {
+        let second = only_user(first)?;
+        let third = only_user(second).filter(|&third| reshape(third))?;
+        let Work::Op(Op::Transpose { perm }) = &flat.nodes[second].work else { return None };
+        let from = &flat.values[flat.nodes[first].operands[0]];
+        let split = &flat.values[flat.nodes[first].results[0]].sizes;
+        let result = flat.nodes[third].results[0];
+        let [images, channels, height, width] = f32_image(from)?;
+        let &[_, groups, each, ..] = split.as_slice() else { return None };
+        let expected = split.as_slice() == [images, groups, each, height, width]
+            && perm.as_slice() == [0, 2, 1, 3, 4]
+            && flat.values[result].sizes == from.sizes
+            && from.sizes.iter().all(|&size| size > 0);
+        expected.then_some((first, Shuffle { channels, groups, nodes: [second, third], result }))
+    });
+    found.collect()
 }
 
 /// What is known of an old value's origin.
@@ -176,6 +228,12 @@ impl Layout {
         } else if !self.continues(&node) {
             self.as_before(node);
         }
+    }
+
+    fn shuffle(&mut self, operand: ValueIndex, shuffle: &Shuffle) {
+        let (x, sizes) = (self.in_blocks(operand), self.sizes_in_blocks(operand));
+        let work = Work::Shuffle { channels: shuffle.channels, groups: shuffle.groups };
+        self.blocks[shuffle.result] = Some(self.push(work, vec![x], DType::F32, sizes));
     }
 
     /// The node on plain values.

@@ -47,6 +47,7 @@ impl Planner<'_> {
                 let (cond, body) = (self.child(cond)?, self.child(body)?);
                 self.control(node, Control::While { cond, body }, Some(DType::Bool))
             }
+            &Work::Shuffle { channels, groups } => vec![self.shuffle(channels, groups, node)],
             Work::Images { count, body } => {
                 let body = self.child(body)?;
                 self.control(node, Control::Images { count: *count, body }, None)

@@ -42,6 +42,7 @@ pub enum Kind {
     Winograd(conv::winograd::Winograd),
     Pool(conv::pool::Pool),
     Pass(conv::finish::Pass),
+    Shuffle(conv::shuffle::Shuffle),
     IntegerDot(integers::IntegerDot),
     Rows(rows::Rows),
     Reduction(reduce::Reduction, pando_base::ReduceFn),
@@ -62,6 +63,7 @@ impl Step {
             Kind::Conv(conv) => conv::run(conv, self, run),
             Kind::Winograd(winograd) => conv::winograd::run(winograd, self, run),
             Kind::Pass(pass) => conv::finish::run(pass, self, run),
+            Kind::Shuffle(shuffle) => conv::shuffle::run(shuffle, self, run),
             Kind::Pool(pool) => conv::pool::run(pool, self, run),
             Kind::Depthwise(depthwise) => depthwise::run(depthwise, self, run),
             Kind::IntegerDot(dot) => integers::run(dot, self, run),
@@ -87,6 +89,7 @@ impl Step {
             Kind::Winograd(_) => "winograd",
             Kind::Pool(_) => "pool",
             Kind::Pass(_) => "elementwise",
+            Kind::Shuffle(_) => "shuffle",
             Kind::Depthwise(_) => "depthwise",
             Kind::IntegerDot(_) => "integer_dot",
             Kind::Rows(rows) => rows.name,
@@ -106,6 +109,8 @@ impl Step {
             Kind::Depthwise(d) => {
                 [d.images * d.channels, d.windows.runs.len(), d.windows.run_length, d.windows.offsets.len()]
             }
+            Kind::Conv(conv) => return 2 * conv.multiply_adds,
+            Kind::Winograd(winograd) => return 2 * winograd.multiply_adds,
             _ => return 0,
         };
         2 * multiply_adds.map(|size| size as u64).iter().product::<u64>()

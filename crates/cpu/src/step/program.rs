@@ -253,7 +253,7 @@ unsafe fn execute(instr: &Instr, address: impl Fn(Slot) -> *const u8, n: usize) 
 
 /// # Safety
 /// `from` has one element of `size` bytes, `to` room for `n`.
-unsafe fn fill(from: *const u8, to: *mut u8, size: usize, n: usize) {
+pub(super) unsafe fn fill(from: *const u8, to: *mut u8, size: usize, n: usize) {
     // SAFETY: as stated; reads and writes of any alignment.
     unsafe {
         match size {

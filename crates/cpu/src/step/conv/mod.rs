@@ -11,6 +11,7 @@
 pub mod finish;
 pub mod pack;
 pub mod pool;
+pub mod shuffle;
 pub mod stage;
 pub mod winograd;
 
@@ -49,6 +50,8 @@ pub struct Conv {
     /// Of each group.
     pub taps: Vec<Vec<Tap>>,
     pub tiles: &'static Tiles,
+    /// Of the sums as the convolution is defined.
+    pub multiply_adds: u64,
     pub finish: FinishSpec,
     /// Its first input is the result, which it overwrites; the others follow the finish's operands.
     pub epilogue: Option<Program>,

@@ -35,6 +35,8 @@ pub struct Winograd {
     pub low: [i64; 2],
     pub tiles: &'static Tiles,
     pub transforms: Transforms,
+    /// Of the sums as the convolution is defined.
+    pub multiply_adds: u64,
     pub finish: FinishSpec,
     /// As of [`super::Conv`].
     pub epilogue: Option<Program>,
