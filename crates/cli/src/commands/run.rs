@@ -46,10 +46,18 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let is_onnx = args.model.model.extension().is_some_and(|extension| extension == "onnx");
     if done.is_err() && is_onnx {
         progress.pass("reading the model for these inputs");
-        // If that does not help, what was wrong at first is the user's problem.
-        if let Ok(model) = load_for_inputs(args, threads) {
-            done = compute(&model, args, threads, &progress);
-        }
+        // If that does not help, what was wrong at first is the user's problem, and what the inputs lack.
+        done = match (done, load_for_inputs(args, threads)) {
+            (_, Ok(model)) => compute(&model, args, threads, &progress),
+            (Err(first), Err(second)) if first.message() != second.message() => {
+                let file = args.model.model.display().to_string();
+                Err(Error::in_file(
+                    file,
+                    format!("{}\nand with the inputs of this run: {}", first.message(), second.message()),
+                ))
+            }
+            (done, Err(_)) => done,
+        };
     }
     let done = done?;
     drop(progress);
