@@ -44,7 +44,7 @@ impl Model {
     ) -> PyResult<Model> {
         py.detach(|| {
             let name = path.display().to_string();
-            let model = match load(&ModelArgs { model: path, dims })? {
+            let model = match load(&ModelArgs { model: path, dims }, None)? {
                 pando_cli::model::Model::Graph(model) => model,
                 pando_cli::model::Model::Tile(_) => return Err(tile_program(&name)),
             };

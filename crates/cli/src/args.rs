@@ -23,6 +23,9 @@ pub enum Command {
     /// The machines that models are compiled for
     #[command(subcommand)]
     System(SystemCommand),
+    /// Built-in models with seeded weights
+    #[command(subcommand)]
+    Zoo(ZooCommand),
 }
 
 #[derive(Subcommand)]
@@ -46,10 +49,27 @@ pub enum SystemCommand {
     },
 }
 
+#[derive(Subcommand)]
+pub enum ZooCommand {
+    /// List the built-in models
+    List {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write a built-in model as text
+    Export {
+        /// NAME or NAME?OPTION=VALUE&…: the model's sizes, dtype=f16, seed=1
+        name: String,
+        /// Where to; ends in .graph
+        file: PathBuf,
+    },
+}
+
 /// Where a model and its inputs come from.
 #[derive(ClapArgs)]
 pub struct ModelArgs {
-    /// A .onnx, .graph or .tile file
+    /// A .onnx, .graph or .tile file, or a built-in model: zoo:NAME or zoo:NAME?batch=16&dtype=f16 (see `pando
+    /// zoo list`)
     pub model: PathBuf,
     /// Give a named dimension a size
     #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]

@@ -9,7 +9,7 @@ mod npy;
 mod output;
 mod progress;
 
-use args::{Args, Command, SystemCommand};
+use args::{Args, Command, SystemCommand, ZooCommand};
 use clap::Parser;
 use pando_base::Result;
 use std::ffi::OsString;
@@ -48,5 +48,7 @@ fn dispatch(command: Command) -> Result<bool> {
         Command::System(SystemCommand::Check { file, json }) => {
             commands::system::check(&file, json).map(|()| true)
         }
+        Command::Zoo(ZooCommand::List { json }) => commands::zoo::list(json).map(|()| true),
+        Command::Zoo(ZooCommand::Export { name, file }) => commands::zoo::export(&name, &file).map(|()| true),
     }
 }

@@ -24,11 +24,18 @@ pub struct GraphModel {
     pub outputs: Vec<(String, usize)>,
 }
 
-pub fn load(args: &ModelArgs) -> Result<Model> {
+/// What a built-in model's name begins with.
+const ZOO: &str = "zoo:";
+
+/// Reads a file, or builds a built-in model: with the batch that the compile options ask for, if its name says
+/// none.
+pub fn load(args: &ModelArgs, micro_batch: Option<u64>) -> Result<Model> {
     let path = &args.model;
     let name = path.display().to_string();
-    let known = path.exists() || name.starts_with("zoo:");
-    if !known {
+    if let Some(spec) = name.strip_prefix(ZOO) {
+        return load_zoo(spec, &args.dims, micro_batch).map(Model::Graph);
+    }
+    if !path.exists() {
         return Err(Error::in_file(&name, "there is no such file"));
     }
     match path.extension().and_then(|extension| extension.to_str()) {
@@ -38,9 +45,6 @@ pub fn load(args: &ModelArgs) -> Result<Model> {
             Err(Error::in_file(&name, "a tile program has no named dimensions; leave out --dim"))
         }
         Some("tile") => pando_tile::parse(&read_text(path)?, &name).map(Model::Tile),
-        _ if name.starts_with("zoo:") => {
-            Err(Error::new(format!("{name}: there are no built-in models yet; give a model file")))
-        }
         _ => Err(Error::in_file(&name, "is not a model file: its name must end in .graph, .onnx or .tile")),
     }
 }
@@ -56,6 +60,24 @@ pub fn load_bytes(bytes: Vec<u8>, name: &str, dims: &[(String, u64)]) -> Result<
     }
 }
 
+fn load_zoo(spec: &str, dims: &[(String, u64)], micro_batch: Option<u64>) -> Result<GraphModel> {
+    let (name, mut options) = pando_zoo::parse(spec)?;
+    if let Some((dim, size)) = dims.first() {
+        return Err(Error::new(format!(
+            "--dim {dim}={size}: the sizes of a built-in model are in its name, such as zoo:{name}?batch=4"
+        )));
+    }
+    let has_batch = pando_zoo::describe(name)?.sizes.iter().any(|&(size, _)| size == BATCH);
+    let says_batch = options.sizes.iter().any(|(size, _)| size == BATCH);
+    if let Some(batch) = micro_batch.filter(|_| has_batch && !says_batch) {
+        options = options.with_size(BATCH, batch);
+    }
+    graph_model(pando_zoo::build(name, &options)?)
+}
+
+/// The size of a built-in model that `--micro-batch` sets.
+const BATCH: &str = "batch";
+
 fn load_graph(path: &Path, name: &str, dims: &[(String, u64)]) -> Result<GraphModel> {
     read_graph(&read_text(path)?, name, dims)
 }
@@ -65,7 +87,12 @@ fn read_graph(text: &str, name: &str, dims: &[(String, u64)]) -> Result<GraphMod
     if !dims.is_empty() {
         module = bind_dims(&module, dims).map_err(|error| error.with_file(name))?;
     }
-    let main = module.main().ok_or_else(|| no_main().with_file(name))?;
+    graph_model(module).map_err(|error| error.with_file(name))
+}
+
+/// Values without a name are called after their position.
+fn graph_model(module: Module) -> Result<GraphModel> {
+    let main = module.main().ok_or_else(no_main)?;
     let func = &module.funcs[main];
     let named = |value: ValueId, position: usize, kind: &str| {
         let name = &func.values[value].name;

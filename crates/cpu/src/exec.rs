@@ -11,8 +11,10 @@ use crate::plan::{Place, Plan};
 use crate::pool::Pool;
 use crate::view::{BufferId, View};
 use pando_base::{Id, Result};
+use std::alloc::Layout;
+use std::ptr::NonNull;
 
-/// A cache line: what arenas and packed weights are made of.
+/// A cache line: what the threads' own rooms are made of.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub struct Line([u8; 64]);
@@ -21,16 +23,36 @@ impl Line {
     pub const ZERO: Line = Line([0; 64]);
 }
 
-/// Zeroed bytes, aligned to a cache line.
-pub struct Bytes(Vec<Line>);
+/// Zeroed bytes, aligned to a cache line. Pages that nobody writes take no memory.
+pub struct Bytes {
+    address: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: owns its memory; who may write it is said where it is used.
+unsafe impl Send for Bytes {}
+// SAFETY: as above.
+unsafe impl Sync for Bytes {}
 
 impl Bytes {
     pub fn new(bytes: usize) -> Bytes {
-        Bytes(vec![Line::ZERO; bytes.div_ceil(64)])
+        let size = bytes.next_multiple_of(64).max(64);
+        let layout = Layout::from_size_align(size, 64).expect("a plan's size has been checked");
+        // SAFETY: the size is not zero.
+        let address = unsafe { std::alloc::alloc_zeroed(layout) };
+        let address = NonNull::new(address).unwrap_or_else(|| std::alloc::handle_alloc_error(layout));
+        Bytes { address, layout }
     }
 
     pub fn as_ptr(&self) -> *mut u8 {
-        self.0.as_ptr().cast_mut().cast()
+        self.address.as_ptr()
+    }
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, and nobody else frees it.
+        unsafe { std::alloc::dealloc(self.address.as_ptr(), self.layout) };
     }
 }
 
@@ -74,7 +96,12 @@ unsafe impl Sync for Memory<'_> {}
 // SAFETY: as above.
 unsafe impl Send for Memory<'_> {}
 
-impl Memory<'_> {
+impl<'a> Memory<'a> {
+    /// The addresses of buffers, by their numbers.
+    pub fn new(pointers: &'a [*mut u8]) -> Memory<'a> {
+        Memory(pointers)
+    }
+
     /// The address of a view's first element. A view without elements may start anywhere; its address must
     /// not be read.
     pub fn address(&self, view: &View) -> *mut u8 {
@@ -151,8 +178,12 @@ pub unsafe fn run(
     frame: &mut Frame,
     pool: &Pool,
     inputs: impl Iterator<Item = *const u8>,
+    results: impl Iterator<Item = (BufferId, *mut u8)>,
     timing: Option<&mut Timing>,
 ) -> Result<()> {
+    for (buffer, address) in results {
+        frame.pointers[buffer.index()] = address;
+    }
     for (input, &param) in inputs.zip(&plan.params) {
         frame.pointers[param.index()] = input.cast_mut();
     }

@@ -2,13 +2,13 @@
 //! calls are gone, bodies of branches and loops are flat functions of their own. A call to a composite that
 //! [`recognise`](crate::recognise) knows stays one node.
 
+use crate::constants::{Constant, Constants};
 use crate::errors;
 use crate::plan::layout::{BlockedConv, blocked};
 use crate::recognise::{Composite, recognise};
 use crate::view::Sizes;
-use pando_base::{DType, Id, Result, Tensor};
-use pando_graph::{ConstId, Func, FuncId, Module, Node, Op, TensorType, ValueId};
-use rustc_hash::FxHashMap;
+use pando_base::{DType, Id, Result};
+use pando_graph::{Func, FuncId, Module, Node, Op, TensorType, ValueId};
 use std::sync::Arc;
 
 /// Index into [`Flat::values`].
@@ -40,7 +40,7 @@ pub struct FlatNode {
 pub enum Work {
     /// Neither a constant nor control flow.
     Op(Op),
-    Constant(Tensor),
+    Constant(Arc<Constant>),
     Composite(Composite),
     /// Results, and perhaps operands, in blocks of channels.
     BlockedConv(Box<BlockedConv>),
@@ -56,16 +56,11 @@ pub enum Work {
         count: u64,
         body: Box<Flat>,
     },
-}
-
-/// The elements of constants, made once and shared by all plans of a model.
-#[derive(Default)]
-pub struct Constants(FxHashMap<ConstId, Tensor>);
-
-impl Constants {
-    fn get(&mut self, module: &Module, id: ConstId) -> Tensor {
-        self.0.entry(id).or_insert_with(|| module.consts[id].materialize()).clone()
-    }
+    /// Operands and results are cut in so many parts along axis 0, each the body's.
+    Images {
+        count: usize,
+        body: Box<Flat>,
+    },
 }
 
 /// A function of a valid module whose dimensions are all known.

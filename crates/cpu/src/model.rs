@@ -2,13 +2,16 @@
 
 #![allow(unsafe_code)]
 
+use crate::constants::Constants;
 use crate::errors;
 use crate::exec::{self, Frame, Timing};
-use crate::flat::{Constants, flatten};
+use crate::flat::flatten;
+use crate::images;
 use crate::options::CompileOptions;
-use crate::plan::{self, Packed, Plan};
+use crate::plan::{self, Packed, Place, Plan};
 use crate::pool::Pool;
 use crate::step::Step;
+use crate::view::BufferId;
 use pando_base::{DType, Result, Shape, Tensor};
 use pando_graph::{Dim, Func, FuncId, Module, bind_dims, check_expanded_size, rebuild};
 use rustc_hash::FxHashMap;
@@ -89,19 +92,26 @@ struct Planned {
 
 /// Compiles the function `main` of a valid module. Where all sizes are numbers, the plan is made at once.
 pub fn compile(module: &Module, options: &CompileOptions) -> Result<Model> {
-    check_expanded_size(module)?;
-    let module = if options.fuse { rebuild(module)? } else { module.clone() };
+    compile_owned(module.clone(), options)
+}
+
+/// As [`compile`], for a module that nobody else holds: its constants are let go once they are packed.
+pub fn compile_owned(module: Module, options: &CompileOptions) -> Result<Model> {
+    check_expanded_size(&module)?;
+    let mut module = if options.fuse { rebuild(&module)? } else { module };
     let main = module.main().ok_or_else(errors::no_main)?;
+    let types = module.funcs[main].param_types();
+    let shapes: Option<Vec<Shape>> = types.iter().map(|ty| ty.shape()).collect();
+    let packed = Packed::new(shapes.is_some());
     let model = Model {
         main,
         options: options.clone(),
         pool: Pool::new(options.threads),
-        constants: Mutex::default(),
-        packed: Mutex::default(),
+        constants: Mutex::new(Constants::take(&mut module)),
+        packed: Mutex::new(packed),
         plans: Mutex::default(),
         module,
     };
-    let shapes: Option<Vec<Shape>> = model.main_func().param_types().iter().map(|ty| ty.shape()).collect();
     if let Some(shapes) = shapes {
         model.planned(&shapes)?;
     }
@@ -135,12 +145,7 @@ impl Model {
                 return Err(errors::wrong_output(position, &expected, &found));
             }
         }
-        self.with_frame(&planned, inputs, None, |frame| {
-            for (output, view) in outputs.iter_mut().zip(results) {
-                // SAFETY: as in `run_timed`.
-                output.bytes_mut().copy_from_slice(unsafe { result_bytes(frame, view) });
-            }
-        })
+        self.run_planned(&planned, inputs, outputs, None)
     }
 
     /// The results and the time of every step.
@@ -174,32 +179,42 @@ impl Model {
 
     fn run_timed(&self, inputs: &[Input], timing: Option<&mut Timing>) -> Result<Vec<Tensor>> {
         let planned = self.planned(&self.checked_shapes(inputs)?)?;
-        let mut results = Vec::new();
-        self.with_frame(&planned, inputs, timing, |frame| {
-            results.extend(planned.plan.results.iter().map(|view| {
-                let mut tensor = Tensor::zeros(view.dtype, shape_of(&view.sizes));
-                // SAFETY: the run is over, the frame is still ours, and results are dense.
-                tensor.bytes_mut().copy_from_slice(unsafe { result_bytes(frame, view) });
-                tensor
-            }));
-        })?;
-        Ok(results)
+        let results = planned.plan.results.iter();
+        let mut outputs: Vec<Tensor> =
+            results.map(|view| Tensor::zeros(view.dtype, shape_of(&view.sizes))).collect();
+        self.run_planned(&planned, inputs, &mut outputs, timing)?;
+        Ok(outputs)
     }
 
-    fn with_frame(
+    /// Steps write results where the outputs are; what two of them share, and constants, are copied.
+    fn run_planned(
         &self,
         planned: &Planned,
         inputs: &[Input],
+        outputs: &mut [Tensor],
         timing: Option<&mut Timing>,
-        read: impl FnOnce(&Frame),
     ) -> Result<()> {
-        let mut frame = lock(&planned.frames).pop().unwrap_or_else(|| Frame::new(&planned.plan));
+        let plan = &planned.plan;
+        let mut frame = lock(&planned.frames).pop().unwrap_or_else(|| Frame::new(plan));
         let pointers = inputs.iter().map(|input| input.bytes.as_ptr());
+        let mut copied = Vec::new();
+        let mut direct: Vec<(BufferId, *mut u8)> = Vec::new();
+        for (view, output) in plan.results.iter().zip(outputs) {
+            let made = matches!(plan.buffers[view.buffer].place, Place::Arena(_));
+            let taken = direct.iter().any(|&(buffer, _)| buffer == view.buffer);
+            match made && !taken && view.num_bytes() == plan.buffers[view.buffer].bytes {
+                true => direct.push((view.buffer, output.bytes_mut().as_mut_ptr())),
+                false => copied.push((view, output)),
+            }
+        }
         // SAFETY: `checked_shapes` has compared types and sizes with the parameters'; the tensors are
-        // borrowed until the call returns.
-        let result = unsafe { exec::run(&planned.plan, &mut frame, &self.pool, pointers, timing) };
+        // borrowed until the call returns, and each output holds its whole buffer.
+        let result = unsafe { exec::run(plan, &mut frame, &self.pool, pointers, direct.into_iter(), timing) };
         if result.is_ok() {
-            read(&frame);
+            for (view, output) in copied {
+                // SAFETY: the run is over, the frame is still ours, and results are dense.
+                output.bytes_mut().copy_from_slice(unsafe { result_bytes(&frame, view) });
+            }
         }
         lock(&planned.frames).push(frame);
         result
@@ -233,6 +248,7 @@ impl Model {
         let bound = if bindings.is_empty() { None } else { Some(bind_dims(&self.module, &bindings)?) };
         let module = bound.as_ref().unwrap_or(&self.module);
         let flat = flatten(module, self.main, &mut lock(&self.constants), self.options.fuse)?;
+        let flat = if self.options.fuse { images::split(flat, self.pool.threads()) } else { flat };
         let plan = plan::plan(&flat, &self.options, &self.pool, &mut lock(&self.packed))?;
         let planned = Arc::new(Planned { plan, frames: Mutex::default() });
         lock(&self.plans).insert(shapes.to_vec(), Arc::clone(&planned));

@@ -345,3 +345,37 @@ fn numbers_that_are_not_finite_stay_in_their_place() {
     let y = net.b.relu(y).unwrap();
     check(&net.finish(&[y]), &input, 0.0, "not finite");
 }
+
+/// Batches go through a network some images at a time; products, and numbers that differ by image, stay whole.
+#[test]
+fn batches_are_cut_into_images() {
+    let image = [8, 16, 64, 72];
+    let mut net = Net::new();
+    let x = net.image(image);
+    let y = net.conv(x, 24, [3, 3], Conv { padding: vec![(1, 1); 2], ..Conv::plain(2) });
+    // As many channels as images, all alike: one per channel all the same.
+    let zeros = net.b.weight("zeros", DType::F32, Shape::new(&[8]), ConstData::Splat(0.5));
+    let z = net.conv(y, 8, [1, 1], Conv { strides: vec![2, 2], ..Conv::plain(2) });
+    let dims = net.b.ty(z).dims.clone();
+    let zeros = net.b.broadcast(zeros, dims, &[1]).unwrap();
+    let z = net.b.add(z, zeros).unwrap();
+    let pooled = net.b.reduce(ReduceFn::Sum, z, &[2, 3]).unwrap();
+    // Small enough to be folded into a constant per image.
+    let mean = net.b.binary_scalar(BinaryFn::Mul, pooled, 1.0 / 32.0).unwrap();
+    let gate = net.b.reshape(mean, [8u64, 8, 1, 1]).unwrap();
+    let gate = net.b.binary_scalar(BinaryFn::Min, gate, 2.0).unwrap();
+    let dims = net.b.ty(z).dims.clone();
+    let gate = net.b.broadcast(gate, dims, &[0, 1, 2, 3]).unwrap();
+    let gated = net.b.mul(z, gate).unwrap();
+    let differing = net.weight(&[8, 8, 1, 1]);
+    let dims = net.b.ty(gated).dims.clone();
+    let differing = net.b.broadcast(differing, dims, &[0, 1, 2, 3]).unwrap();
+    let last = net.b.add(gated, differing).unwrap();
+    let across = net.b.reduce(ReduceFn::Max, z, &[0]).unwrap();
+    let module = net.finish(&[gated, last, across, mean]);
+    let input = numbers(21, &image);
+    let model = compile(&module, &CompileOptions { threads: 1, ..CompileOptions::default() }).unwrap();
+    let (_, steps) = model.profile(std::slice::from_ref(&input)).unwrap();
+    assert!(steps.iter().any(|step| step.kind == "images"), "{steps:?}");
+    check(&module, &input, 1e-5, "batches");
+}

@@ -176,3 +176,45 @@ func @main(%x: f32[1]) -> f32[1] {
     let error = compile(&module, &CompileOptions::default()).err().unwrap().to_string();
     assert!(error.contains("needs 281474976710656 bytes"), "{error}");
 }
+
+/// A weight that is packed in two ways is held once, and still right for the second and for later plans.
+#[test]
+fn weights_are_found_again_when_packed() {
+    let text = "\
+const @w: f32[160,160] = normal(seed=1, mean=0, std=1)
+func @main(%x: f32[n,160]) -> f32[n,160], f32[n,160] {
+  %w = constant @w : f32[160,160]
+  %y = dot %x, %w contract=[1:0] : f32[n,160]
+  %z = dot %x, %w contract=[1:1] : f32[n,160]
+  return %y, %z
+}
+";
+    let mut module = parse(text, "test").unwrap();
+    let dense = module.consts.values().next().unwrap().materialize();
+    for (_, constant) in module.consts.iter_mut() {
+        constant.data = ConstData::Dense(dense.clone());
+    }
+    let model = compile(&module, &options(Isa::detect(), 2, true)).unwrap();
+    for rows in [1u64, 20, 3] {
+        let input = normal(rows, &[rows, 160]);
+        let bound = pando_graph::bind_dims(&module, &[("n", rows)]).unwrap();
+        let expected = eval(&bound, bound.main().unwrap(), std::slice::from_ref(&input)).unwrap();
+        compare(&model.run(std::slice::from_ref(&input)).unwrap(), &expected, 1e-4).unwrap();
+    }
+}
+
+/// One value returned twice, a constant, and an input returned as it is.
+#[test]
+fn results_may_be_shared() {
+    let mut b = Builder::new();
+    b.begin("main");
+    let x = b.param("x", TensorType::new(DType::F32, [3u64]));
+    let y = b.add(x, x).unwrap();
+    let one = b.splat_like(x, 1.0).unwrap();
+    let z = b.mul(y, y).unwrap();
+    b.end(&[y, z, y, one, x]);
+    let module = b.finish();
+    let input = normal(1, &[3]);
+    let expected = eval(&module, module.main().unwrap(), std::slice::from_ref(&input)).unwrap();
+    assert_eq!(run(&module, std::slice::from_ref(&input), &options(Isa::detect(), 2, true)), expected);
+}

@@ -5,8 +5,8 @@ mod common;
 
 use common::{options, run};
 use pando_base::{DType, Tensor};
-use pando_cpu::Isa;
-use pando_graph::{Builder, ConstData, Conv, Dot, Module, TensorType};
+use pando_cpu::{CompileOptions, Isa, MatmulPrecision};
+use pando_graph::{Builder, ConstData, Conv, Dot, Module, TensorType, eval};
 
 /// Small multiples of 1/8: their products and sums are exact in f32.
 fn numbers(seed: u64, sizes: &[u64]) -> Tensor {
@@ -18,6 +18,17 @@ fn numbers(seed: u64, sizes: &[u64]) -> Tensor {
 
 /// `[batch,m,k] × [batch,k,n]`, either side transposed, the right one a constant or not.
 fn check_dot(batch: u64, [m, n, k]: [u64; 3], [left, right]: [bool; 2], constant: bool, isa: Isa) {
+    let options = options(isa, 1, true);
+    check_dot_with(batch, [m, n, k], [left, right], constant, &options);
+}
+
+fn check_dot_with(
+    batch: u64,
+    [m, n, k]: [u64; 3],
+    [left, right]: [bool; 2],
+    constant: bool,
+    options: &CompileOptions,
+) {
     let sizes = |flip: bool, a, b| if flip { [batch, b, a] } else { [batch, a, b] };
     let (a, b) = (numbers(1, &sizes(left, m, k)), numbers(2, &sizes(right, k, n)));
     let mut builder = Builder::new();
@@ -32,7 +43,7 @@ fn check_dot(batch: u64, [m, n, k]: [u64; 3], [left, right]: [bool; 2], constant
     let result = builder.dot(x, y, dot).unwrap();
     builder.end(&[result]);
     let inputs = if constant { vec![a.clone()] } else { vec![a.clone(), b.clone()] };
-    let actual = run(&builder.finish(), &inputs, &options(isa, 1, true)).swap_remove(0).to_f64();
+    let actual = run(&builder.finish(), &inputs, options).swap_remove(0).to_f64();
     let (a, b) = (a.to_f64(), b.to_f64());
     let at = |values: &[f64], flip: bool, [i, rows, columns]: [u64; 3], row: u64, column: u64| {
         let position = if flip { column * rows + row } else { row * columns + column };
@@ -44,8 +55,9 @@ fn check_dot(batch: u64, [m, n, k]: [u64; 3], [left, right]: [bool; 2], constant
                 let term = |step| at(&a, left, [i, m, k], row, step) * at(&b, right, [i, k, n], step, column);
                 let expected: f64 = (0..k).map(term).sum();
                 let found = actual[((i * m + row) * n + column) as usize];
-                let what =
-                    format!("{batch}x{m}x{n}x{k} {left} {right} {constant} {isa:?} at {i},{row},{column}");
+                let what = format!(
+                    "{batch}x{m}x{n}x{k} {left} {right} {constant} {options:?} at {i},{row},{column}"
+                );
                 assert_eq!(found, expected, "{what}");
             }
         }
@@ -69,6 +81,65 @@ fn dots_of_all_sizes() {
         check_dot(1, [3, 700, 5], [false, true], true, isa);
         check_dot(1, [3, 40, 900], [false, false], false, isa);
         check_dot(1, [1, 33, 771], [true, false], true, isa);
+    }
+}
+
+/// Rows whose distance is a multiple of 4 KiB, and more columns than are read where they lie.
+#[test]
+fn dots_that_are_copied_first() {
+    for isa in Isa::available() {
+        check_dot(1, [17, 100, 1024], [false, false], true, isa);
+        check_dot(1, [1024, 100, 5], [true, false], true, isa);
+        check_dot(1, [60, 100, 1024], [false, true], false, isa);
+        check_dot(1, [60, 1024, 70], [false, false], false, isa);
+    }
+}
+
+/// The numbers and their products are exact in bf16 and f32.
+#[test]
+fn dots_of_medium_precision() {
+    for isa in Isa::available() {
+        let matmul_precision = MatmulPrecision::Medium;
+        let options = CompileOptions { matmul_precision, ..options(isa, 2, true) };
+        for [m, n, k] in [[1, 1, 1], [3, 33, 2], [14, 64, 17], [29, 40, 31], [20, 250, 1601], [300, 31, 16]] {
+            check_dot_with(1, [m, n, k], [false, m % 2 == 1], true, &options);
+        }
+        check_dot_with(1, [5, 40, 18], [true, false], true, &options);
+    }
+}
+
+/// What quantised models do: 8-bit numbers less their zero points, multiplied in i32.
+#[test]
+fn dots_of_quantised_numbers() {
+    let ints = |dtype: DType, seed: u64, sizes: [u64; 2], low: i64| {
+        let value = |i| i128::from(low) + i128::from(pando_graph::random::bits(seed, i) % 256);
+        let values: Vec<i128> = (0..sizes[0] * sizes[1]).map(value).collect();
+        Tensor::from_ints(dtype, sizes.to_vec(), &values)
+    };
+    for [m, n, k] in [[1, 1, 1], [2, 33, 3], [15, 40, 64], [30, 200, 1555]] {
+        let (a, b) = (ints(DType::U8, 1, [m, k], 0), ints(DType::I8, 2, [k, n], -128));
+        let mut builder = Builder::new();
+        builder.begin("main");
+        let x = builder.param("x", TensorType::new(DType::U8, [m, k]));
+        let w = builder.weight("w", DType::I8, b.shape().clone(), ConstData::Dense(b.clone()));
+        let less = |builder: &mut Builder, value, zero: i64| {
+            let wide = builder.convert(value, DType::I32).unwrap();
+            let zero = builder.splat_like(wide, zero as f64).unwrap();
+            builder.sub(wide, zero).unwrap()
+        };
+        let (x, w) = (less(&mut builder, x, 131), less(&mut builder, w, -5));
+        let dot = Dot { contract: vec![(1, 0)], ..Dot::default() };
+        let result = builder.dot(x, w, dot).unwrap();
+        builder.end(&[result]);
+        let module = builder.finish();
+        let expected = eval(&module, module.main().unwrap(), std::slice::from_ref(&a)).unwrap();
+        for isa in Isa::available() {
+            assert_eq!(
+                run(&module, std::slice::from_ref(&a), &options(isa, 2, true)),
+                expected,
+                "{m}x{n}x{k} {isa:?}"
+            );
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! lowered is found.
 
 use crate::errors;
-use crate::rewrite::simpler;
+use crate::rewrite::{simpler, without_unused};
 use pando_base::{DType, Id, Result, SideTable};
 use pando_graph::{
     Conv, Dot, Func, FuncId, Module, Node, Op, ReduceWindow, ValueDef, ValueId, check_expanded_size,
@@ -41,7 +41,7 @@ impl Inliner<'_> {
         let args: Vec<ValueId> =
             params.map(|&p| target.push_param(&source.values[p].name, source.ty(p).clone())).collect();
         target.results = self.inline_into(id, &args, "", &mut target);
-        self.out.funcs[place] = target;
+        self.out.funcs[place] = without_unused(&target);
         self.done.insert(id, place);
         place
     }

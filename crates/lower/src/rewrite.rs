@@ -1,8 +1,11 @@
-//! Operations in terms of simpler ones: padding between elements, and convolutions over such or over cropped
-//! inputs. In: a node of a valid module. Out: nodes whose lowering is known. Meaning is kept exactly.
+//! Operations in terms of simpler ones: padding between elements, convolutions over such or over cropped
+//! inputs, and functions of repeated elements, which are computed before they are repeated. In: a node of a
+//! valid module. Out: nodes whose lowering is known. Meaning is kept exactly.
 
-use pando_base::Shape;
-use pando_graph::{Const, ConstData, Conv, Func, Module, Node, Op, Pad, ValueId, infer, known_dims};
+use pando_base::{IdSet, Shape, SideTable};
+use pando_graph::{
+    Const, ConstData, Conv, Func, Module, Node, NodeId, Op, Pad, ValueDef, ValueId, infer, known_dims,
+};
 
 /// Appends what stands for the node and returns its result; nothing if the node is simple already.
 pub fn simpler(module: &mut Module, node: &Node, operands: &[ValueId], target: &mut Func) -> Option<ValueId> {
@@ -14,8 +17,39 @@ pub fn simpler(module: &mut Module, node: &Node, operands: &[ValueId], target: &
             Some(writer.spread_out(pad, operands[0], operands[1]))
         }
         Op::Conv(conv) if !is_plain(conv) => Some(writer.plain_conv(conv, operands[0], operands[1])),
+        op if op.is_elementwise() => writer.before_repeating(op, operands),
         _ => None,
     }
+}
+
+/// The function without the nodes that no result needs.
+pub fn without_unused(func: &Func) -> Func {
+    let mut needed: IdSet<ValueId> = func.results.iter().copied().collect();
+    let nodes: Vec<(NodeId, &Node)> = func.nodes.iter().collect();
+    for (_, node) in nodes.iter().rev() {
+        if node.results.iter().any(|&value| needed.contains(value)) {
+            node.operands.iter().for_each(|&operand| {
+                needed.insert(operand);
+            });
+        }
+    }
+    let mut out = Func { composite: func.composite.clone(), ..Func::new(&func.name) };
+    let mut map: SideTable<ValueId, Option<ValueId>> = SideTable::default();
+    for &param in &func.params {
+        map[param] = Some(out.push_param(&func.values[param].name, func.ty(param).clone()));
+    }
+    let mapped = |map: &SideTable<ValueId, Option<ValueId>>, value| map[value].expect("operands come first");
+    for (_, node) in nodes.into_iter().filter(|(_, node)| node.results.iter().any(|&v| needed.contains(v))) {
+        let operands: Vec<ValueId> = node.operands.iter().map(|&value| mapped(&map, value)).collect();
+        let types: Vec<_> = node.results.iter().map(|&value| func.ty(value).clone()).collect();
+        let id = out.push_node(node.op.clone(), operands, types);
+        for (&old, &new) in node.results.iter().zip(&out.nodes[id].results.clone()) {
+            out.values[new].name.clone_from(&func.values[old].name);
+            map[old] = Some(new);
+        }
+    }
+    out.results = func.results.iter().map(|&value| mapped(&map, value)).collect();
+    out
 }
 
 fn is_plain(conv: &Conv) -> bool {
@@ -38,6 +72,40 @@ impl Writer<'_> {
 
     fn reshape(&mut self, value: ValueId, sizes: &[u64]) -> ValueId {
         self.push(Op::Reshape { dims: known_dims(sizes) }, &[value])
+    }
+
+    /// A function of operands that all repeat along the same dimensions: of what they repeat.
+    fn before_repeating(&mut self, op: &Op, operands: &[ValueId]) -> Option<ValueId> {
+        let sources: Vec<(ValueId, Vec<usize>)> =
+            operands.iter().map(|&operand| self.repeated(operand)).collect::<Option<_>>()?;
+        let dims = self.target.ty(operands[0]).dims.clone();
+        let rank = |value: ValueId| self.target.ty(value).rank();
+        let (widest, axes) = sources.iter().max_by_key(|(source, _)| rank(*source)).cloned()?;
+        let small = self.target.ty(widest).dims.clone();
+        let fits = |(source, its_axes): &(ValueId, Vec<usize>)| {
+            rank(*source) == 0 || (self.target.ty(*source).dims == small && *its_axes == axes)
+        };
+        let size = |value: ValueId| self.target.ty(value).shape().map(|shape| shape.num_elements());
+        if !sources.iter().all(fits) || size(widest)? >= size(operands[0])? {
+            return None;
+        }
+        let mut narrow = Vec::new();
+        for (source, its_axes) in sources {
+            let repeats = its_axes.len() < axes.len();
+            let broadcast = || Op::Broadcast { dims: small.clone(), axes: Vec::new() };
+            narrow.push(if repeats { self.push(broadcast(), &[source]) } else { source });
+        }
+        let result = self.push(op.clone(), &narrow);
+        Some(self.push(Op::Broadcast { dims, axes }, &[result]))
+    }
+
+    /// What a broadcast repeats, and where its dimensions go.
+    fn repeated(&self, value: ValueId) -> Option<(ValueId, Vec<usize>)> {
+        let ValueDef::Node(node, _) = self.target.values[value].def else { return None };
+        match &self.target.nodes[node] {
+            Node { op: Op::Broadcast { axes, .. }, operands, .. } => Some((operands[0], axes.clone())),
+            _ => None,
+        }
     }
 
     /// Each element gets a dimension of its own, in which the fillers after it stand. Those after the last one

@@ -96,8 +96,14 @@ impl Ctx<'_, '_> {
 
     /// The elements of a value, fixed or as the sample of the inputs has it.
     pub fn decided(&self, id: ValueId) -> Result<Option<Tensor>> {
-        match (self.fixed(id), &self.scope.env.decisions) {
-            (None, Some(decisions)) => decisions.decide(self.b, id),
+        Ok(self.decided_together(&[id])?.map(|mut tensors| tensors.swap_remove(0)))
+    }
+
+    /// As [`Ctx::decided`]; what lies above several values is computed once.
+    pub fn decided_together(&self, ids: &[ValueId]) -> Result<Option<Vec<Tensor>>> {
+        let fixed: Option<Vec<Tensor>> = ids.iter().map(|&id| self.fixed(id)).collect();
+        match (fixed, &self.scope.env.decisions) {
+            (None, Some(decisions)) => decisions.decide(self.b, ids),
             (fixed, _) => Ok(fixed),
         }
     }

@@ -7,6 +7,7 @@
 use crate::import::{Data, Given, Imported, Input, Options, OutputValue, Sample, declared_inputs, import};
 use crate::proto::ModelProto;
 use crate::{decode, errors};
+use bytes::Bytes;
 use pando_base::{Result, Tensor};
 use pando_graph::Module;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ pub type Compile = dyn Fn(&Module) -> Result<Run> + Send + Sync;
 pub struct Session {
     model: ModelProto,
     name: String,
-    folder: PathBuf,
+    folder: Option<PathBuf>,
     options: Options,
     compile: Arc<Compile>,
     /// For all inputs, or why there is none.
@@ -39,8 +40,20 @@ impl Session {
     /// Reads a file. A model that cannot be translated without inputs is no error yet.
     pub fn open(path: &Path, options: Options, compile: Arc<Compile>) -> Result<Session> {
         let (bytes, name, folder) = crate::read(path)?;
-        let model = decode(bytes).map_err(|error| error.with_file(&name))?;
-        let general = plan(&model, &folder, &options, &compile);
+        Session::of_bytes(bytes, &name, Some(folder), options, compile)
+    }
+
+    /// As [`Session::open`], of the bytes of a file called `name`, whose external data lies in `folder`.
+    pub fn of_bytes(
+        bytes: Bytes,
+        name: &str,
+        folder: Option<PathBuf>,
+        options: Options,
+        compile: Arc<Compile>,
+    ) -> Result<Session> {
+        let model = decode(bytes).map_err(|error| error.with_file(name))?;
+        let general = plan(&model, folder.as_deref(), &options, &compile);
+        let name = name.to_string();
         Ok(Session { model, name, folder, options, compile, general, special: Mutex::default() })
     }
 
@@ -69,7 +82,7 @@ impl Session {
         {
             return Ok(plan.outputs(&results));
         }
-        let mut plan = plan(&self.model, &self.folder, &self.specialised(inputs), &self.compile)?;
+        let mut plan = plan(&self.model, self.folder.as_deref(), &self.specialised(inputs), &self.compile)?;
         let results = (plan.run)(&plan.arguments(inputs)?)?;
         plan.deciding = plan.imported.decided.iter().map(|&at| results[at].clone()).collect();
         let outputs = plan.outputs(&results);
@@ -103,8 +116,13 @@ fn number(given: &Given) -> Option<&Tensor> {
     }
 }
 
-fn plan(model: &ModelProto, folder: &Path, options: &Options, compile: &Arc<Compile>) -> Result<Plan> {
-    let imported = import(model, Some(folder), options)?;
+fn plan(
+    model: &ModelProto,
+    folder: Option<&Path>,
+    options: &Options,
+    compile: &Arc<Compile>,
+) -> Result<Plan> {
+    let imported = import(model, folder, options)?;
     let run = compile(&imported.module)?;
     Ok(Plan { imported, run, deciding: Vec::new() })
 }

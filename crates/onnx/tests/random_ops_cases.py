@@ -965,4 +965,5 @@ def loss(d, op):
     return Case(op, inputs, attributes)
 
 
+import random_ops_control  # noqa: E402, F401  adds operators with subgraphs
 import random_ops_fused  # noqa: E402, F401  adds com.microsoft's operators

@@ -1,5 +1,6 @@
 //! Goal: no input panics, hangs or takes much memory; it gives a graph or an error.
-//! Method: (1) every operator with random ranks, types and attributes; (2) mutated bytes of small models.
+//! Method: (1) every operator with random ranks, types and attributes, with its inputs open and as a sample, and what
+//! comes of it exported; (2) mutated bytes of small models.
 //! Both are seeded and run for a fixed number of rounds; PANDO_ONNX_FUZZ multiplies the rounds.
 //!
 //! Memory is bounded by the file (see `proto.rs`), by what is computed while importing (256 MiB, and
@@ -11,7 +12,7 @@ mod common;
 use common::*;
 use pando_base::{DType, Tensor};
 use pando_onnx::proto::*;
-use pando_onnx::{Options, parse};
+use pando_onnx::{Options, Sample, export, parse};
 use prost::Message;
 
 fn rounds(base: u64) -> u64 {
@@ -25,11 +26,18 @@ fn every_operator_takes_any_operands() {
     for round in 0..rounds(40) {
         for (domain, name) in pando_onnx::operators() {
             let op = if domain.is_empty() { name.to_string() } else { format!("{domain}:{name}") };
-            let model = any_call(&op, &mut random);
-            let result = std::panic::catch_unwind(|| {
-                import(&model).map(|imported| pando_graph::validate(&imported.module))
-            });
-            match result {
+            let (model, inputs) = any_call(&op, &mut random);
+            let sample = Options { sample: Some(Sample::new(inputs)), ..Options::default() };
+            let attempt = || {
+                let known = parse(model.encode_to_vec().into(), "m.onnx", None, &sample);
+                let open = import(&model);
+                open.or(known).map(|imported| {
+                    // What cannot be exported is an error.
+                    let _ = export(&imported.module);
+                    pando_graph::validate(&imported.module)
+                })
+            };
+            match std::panic::catch_unwind(std::panic::AssertUnwindSafe(attempt)) {
                 Ok(Ok(valid)) => assert!(valid.is_ok(), "round {round}, {op}: {valid:?}\n{model:?}"),
                 Ok(Err(_)) => {}
                 Err(_) => panics.push(format!("round {round}: {op}")),
@@ -51,8 +59,10 @@ fn any_tensor(random: &mut Random) -> Tensor {
     Tensor::from_f64(dtype, shape, &values)
 }
 
-fn any_call(op: &str, random: &mut Random) -> ModelProto {
+/// A model of one node, and values for its inputs.
+fn any_call(op: &str, random: &mut Random) -> (ModelProto, Vec<(String, Tensor)>) {
     let (mut inputs, mut weights, mut names) = (Vec::new(), Vec::new(), Vec::new());
+    let mut sample = Vec::new();
     let like = any_tensor(random);
     for position in 0..random.below(8) {
         let name = format!("x{position}");
@@ -70,6 +80,7 @@ fn any_call(op: &str, random: &mut Random) -> ModelProto {
                     .map(|size| if random.below(5) == 0 { format!("n{size}") } else { size.to_string() })
                     .collect();
                 inputs.push(format!("{name}: {}[{}]", tensor.dtype(), dims.join(",")));
+                sample.push((name.clone(), tensor));
                 names.push(name);
             }
         }
@@ -84,7 +95,7 @@ fn any_call(op: &str, random: &mut Random) -> ModelProto {
         weights.iter().map(|(name, tensor)| (name.as_str(), tensor.clone())).collect();
     let mut model = model(&refs(&inputs), &["y0"], &weights, vec![node]);
     model.opset_import[0].version = 7 + random.below(22) as i64;
-    model
+    (model, sample)
 }
 
 fn any_attribute(random: &mut Random) -> AttributeProto {

@@ -15,4 +15,4 @@ if [ "$(cat "$work/packages" 2>/dev/null)" != "$packages" ]; then
     echo "$packages" >"$work/packages"
 fi
 cd "$root"
-PANDO_ONNX_MODEL_TESTS="$work/data" cargo test -p pando-onnx --locked --release --test node_tests real_models -- --nocapture "$@"
+PANDO_ONNX_MODEL_TESTS="$work/data" cargo test -p pando-onnx --locked --test node_tests real_models -- --nocapture "$@"

@@ -45,7 +45,7 @@ pub fn fixed_memory(program: &Program, chip: &Chip, traffic: &Traffic) -> FixedM
             .filter(|axis| axis.stride == 0)
             .map(|axis| u64::from(axis.extent))
             .product();
-        let tiles = kernel_tiles.entry((group.kernel.name(), group.kernel.code_bytes())).or_default();
+        let tiles = kernel_tiles.entry((group.kernel.code_name(), group.kernel.code_bytes())).or_default();
         for (first, count) in group.grid.tile_runs(&whole) {
             let state = per_tile.saturating_mul(vertex_state_bytes(group.operands.len()));
             memory.vertex_state.add(first, count, state as i64);

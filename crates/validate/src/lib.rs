@@ -10,11 +10,11 @@ pub mod fit;
 mod models;
 mod predict;
 mod render;
+mod resnet;
 mod series;
 mod summary;
 mod trust;
 
-pub use models::model_of;
 pub use predict::{Row, rows};
 pub use render::table;
 pub use series::{Code, Kind, Series, series};

@@ -1,9 +1,10 @@
 //! The programs of rows: templates of tile programs and graphs, and whole models by name.
 
 use crate::errors;
-use crate::series::Point;
-use pando_base::{DType, Result, Shape};
-use pando_graph::{Builder, ConstData, Dim, Dims, Module, TensorType, ValueId};
+use crate::resnet::resnet50;
+use pando_base::Result;
+use pando_graph::Module;
+use pando_lower::{Precision, with_precision};
 
 /// Templates; see `data/README.md`.
 const PROGRAMS: [(&str, &str); 13] = [
@@ -27,109 +28,16 @@ pub fn program(file: &str) -> Result<&'static str> {
     found.map(|(_, text)| *text).ok_or_else(|| errors::bad_file(file, "there is no such program"))
 }
 
-/// The model of a row: `encoder` is a BERT-like stack with the point's `layers`, `hidden`, `heads`, `batch` and
-/// `sequence`, on embeddings, in f16.
-pub fn model(name: &str, point: &Point) -> Result<Module> {
-    let size = |parameter: &str| {
-        point
-            .number(parameter)
-            .map(|size| size as u64)
-            .ok_or_else(|| errors::bad_series("data", name, &format!("a point lacks '{parameter}'")))
-    };
-    match name {
-        "encoder" => encoder(&Encoder {
-            layers: size("layers")?,
-            hidden: size("hidden")?,
-            heads: size("heads")?,
-            batch: size("batch")?,
-            sequence: size("sequence")?,
-        }),
-        _ => Err(errors::bad_series("data", name, "there is no such model")),
+/// Inference models as they are exported: without normalisations of their own.
+const FOLDED_RESNET: &str = "resnet50-folded?batch=";
+
+/// A model in f16: a built-in one, as `zoo:NAME?OPTION=VALUE` spells it, or `resnet50-folded`.
+pub fn model(spec: &str) -> Result<Module> {
+    if let Some(batch) = spec.strip_prefix(FOLDED_RESNET) {
+        let batch =
+            batch.parse().map_err(|_| errors::bad_series("data", spec, "the batch is not a number"))?;
+        return resnet50(batch);
     }
-}
-
-struct Encoder {
-    layers: u64,
-    hidden: u64,
-    heads: u64,
-    batch: u64,
-    sequence: u64,
-}
-
-/// Words of BERT's vocabulary.
-const VOCABULARY: u64 = 30_522;
-
-fn weight(b: &mut Builder, name: &str, dims: &[u64]) -> ValueId {
-    let data = ConstData::Normal { seed: 1, mean: 0.0, std: 0.02 };
-    b.weight(name, DType::F16, Shape::new(dims), data)
-}
-
-fn dense(b: &mut Builder, name: &str, x: ValueId, inputs: u64, outputs: u64) -> Result<ValueId> {
-    let w = weight(b, &format!("{name}.w"), &[inputs, outputs]);
-    let bias = weight(b, &format!("{name}.b"), &[outputs]);
-    let y = b.matmul(x, w)?;
-    let dims: Dims = b.ty(y).dims.clone();
-    let bias = b.broadcast_trailing(bias, dims)?;
-    b.add(y, bias)
-}
-
-fn encoder(size: &Encoder) -> Result<Module> {
-    let mut b = Builder::new();
-    b.begin("main");
-    let tokens = size.batch * size.sequence;
-    let ids = TensorType { dtype: DType::I32, dims: std::iter::once(Dim::from(tokens)).collect() };
-    let ids = b.param("ids", ids);
-    let table = weight(&mut b, "words", &[VOCABULARY, size.hidden]);
-    let mut x = b.gather(table, ids, 0)?;
-    for layer in 0..size.layers {
-        x = encoder_layer(&mut b, &format!("layer{layer}"), x, size)?;
-    }
-    b.end(&[x]);
-    Ok(b.finish())
-}
-
-/// Attention and a feed-forward block, each added to its input and normalised.
-fn encoder_layer(b: &mut Builder, name: &str, x: ValueId, size: &Encoder) -> Result<ValueId> {
-    let hidden = size.hidden;
-    let context = attention(b, name, x, size)?;
-    let projected = dense(b, &format!("{name}.project"), context, hidden, hidden)?;
-    let sum = b.add(x, projected)?;
-    let x = norm(b, &format!("{name}.norm1"), sum, hidden)?;
-    let wide = dense(b, &format!("{name}.wide"), x, hidden, 4 * hidden)?;
-    let wide = b.gelu(wide)?;
-    let narrow = dense(b, &format!("{name}.narrow"), wide, 4 * hidden, hidden)?;
-    let sum = b.add(x, narrow)?;
-    norm(b, &format!("{name}.norm2"), sum, hidden)
-}
-
-fn norm(b: &mut Builder, name: &str, x: ValueId, hidden: u64) -> Result<ValueId> {
-    let scale = weight(b, &format!("{name}.scale"), &[hidden]);
-    let bias = weight(b, &format!("{name}.bias"), &[hidden]);
-    b.layer_norm(x, scale, bias, 1e-12)
-}
-
-fn attention(b: &mut Builder, name: &str, x: ValueId, size: &Encoder) -> Result<ValueId> {
-    let (hidden, width) = (size.hidden, size.hidden / size.heads);
-    let heads = |b: &mut Builder, part: &str, perm: &[usize]| -> Result<ValueId> {
-        let y = dense(b, &format!("{name}.{part}"), x, hidden, hidden)?;
-        let split = b.reshape(y, [size.batch, size.sequence, size.heads, width])?;
-        b.transpose(split, perm)
-    };
-    let query = heads(b, "query", &[0, 2, 1, 3])?;
-    let key = heads(b, "key", &[0, 2, 3, 1])?;
-    let value = heads(b, "value", &[0, 2, 1, 3])?;
-    let scores = b.matmul(query, key)?;
-    let scores = b.binary_scalar(pando_base::BinaryFn::Mul, scores, 1.0 / (width as f64).sqrt())?;
-    let shares = b.softmax(scores, 3)?;
-    let context = b.matmul(shares, value)?;
-    let context = b.transpose(context, &[0, 2, 1, 3])?;
-    b.reshape(context, [size.batch * size.sequence, hidden])
-}
-
-/// The graph of a model's row, for tools that look inside.
-pub fn model_of(series: &crate::Series, point: &Point) -> Result<Module> {
-    match &series.experiment {
-        crate::series::Experiment::Model { name, .. } => model(name, point),
-        _ => Err(errors::bad_series("data", &series.id, "is not a model")),
-    }
+    let (name, options) = pando_zoo::parse(spec)?;
+    Ok(with_precision(pando_zoo::build(name, &options)?, Precision::F16))
 }

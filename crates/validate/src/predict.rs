@@ -113,7 +113,8 @@ fn predict(series: &Series, point: &Point, machine: &Machine) -> Result<Predicti
             compiled(&module, machine, partials, series.measures, &mut remark)?
         }
         Experiment::Model { name, partials } => {
-            compiled(&models::model(name, point)?, machine, partials, series.measures, &mut remark)?
+            let module = models::model(&series.fill(name, point)?)?;
+            compiled(&module, machine, partials, series.measures, &mut remark)?
         }
         Experiment::Host { direction } => {
             let kind = if *direction == Direction::In { StepKind::HostIn } else { StepKind::HostOut };
@@ -163,8 +164,15 @@ fn part(measures: Measures, timeline: &Timeline, machine: &Machine) -> f64 {
         Measures::Sync => sum(&|step| step.parts.sync),
         Measures::Chip => chip,
         Measures::Overlapped => chip.max(host),
-        Measures::All => chip + host,
+        Measures::Request => chip + host + waiting_cycles(timeline, machine),
     }
+}
+
+/// What each transfer takes longer when the host is not ready, as it is not before a request has come.
+fn waiting_cycles(timeline: &Timeline, machine: &Machine) -> f64 {
+    let transfers = timeline.steps.iter().filter(|step| step.parts.host > 0).count();
+    let host = &machine.host;
+    transfers as f64 * (host.callback_latency_s - host.ready_latency_s) * machine.chip.clock_hz
 }
 
 fn in_unit(series: &Series, cycles: f64, work: Option<f64>, machine: &Machine) -> Result<f64> {

@@ -121,8 +121,8 @@ pub enum Measures {
     Chip,
     /// The longer of the chip's and the host's part: transfers are prefetched.
     Overlapped,
-    /// Everything, one after another.
-    All,
+    /// A single request: everything, one after another, and the host has to be waited for.
+    Request,
 }
 
 /// What is asked of this project's model of the machine.
@@ -133,7 +133,7 @@ pub enum Experiment {
     Tile(String),
     /// A graph, compiled: a template in `data/programs`. `partials` is the type of partial sums.
     Graph { file: String, partials: String },
-    /// A model by name, compiled in f16 for one chip.
+    /// A built-in model, `NAME?OPTION=VALUE&…`, compiled in f16 for one chip.
     Model { name: String, partials: String },
     /// Bytes to or from the host, `bytes` of a point at a time.
     Host { direction: Direction },

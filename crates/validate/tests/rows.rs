@@ -24,13 +24,16 @@ fn enough_rows_with_distinct_names() {
     }
 }
 
-/// The targets: 10 % over vertices and exchanges, 20 % over whole models, by the median.
+/// The targets: 10 % over vertices and exchanges, 20 % over whole models, by the median. Products
+/// and hand-written programs have none; these are ours.
 #[test]
 fn median_errors() {
     let low = summarize(of(&[Kind::Kernel, Kind::Exchange]));
     assert!(low.median_abs_error <= 0.10, "{low:?}");
     let products = summarize(of(&[Kind::Product]));
     assert!(products.median_abs_error <= 0.10, "{products:?}");
+    let models = summarize(of(&[Kind::Model]));
+    assert!(models.median_abs_error <= 0.20, "{models:?}");
     let programs = summarize(of(&[Kind::Stencil]));
     assert!(programs.median_abs_error <= 0.20, "{programs:?}");
 }

@@ -164,7 +164,7 @@ mod tests {
         StepTime {
             kind,
             name: name.into(),
-            sizes: vec![1],
+            sizes: Vec::new(),
             start_seconds: 0.0,
             seconds,
             flops,

@@ -6,3 +6,4 @@ pub mod profile;
 pub mod run;
 pub mod system;
 pub mod validate;
+pub mod zoo;

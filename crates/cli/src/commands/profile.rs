@@ -42,7 +42,7 @@ pub fn predict(args: &ProfileArgs) -> Result<Prediction> {
     let options = lower_options(&args.options, &machine)?;
     let progress = Progress::new();
     progress.pass("reading the model");
-    let mut model = load(&args.model)?;
+    let mut model = load(&args.model, args.options.micro_batch)?;
     let start = Instant::now();
     progress.pass("compiling");
     let (mut profile, differences) = match &mut model {

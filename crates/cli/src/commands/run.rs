@@ -42,11 +42,14 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let threads = args.threads.map_or_else(rayon::current_num_threads, |threads| threads as usize);
     let progress = Progress::new();
     progress.pass("reading the model");
-    let mut done = load(&args.model).and_then(|model| compute(&model, args, threads, &progress));
+    let mut done = load(&args.model, None).and_then(|model| compute(&model, args, threads, &progress));
     let is_onnx = args.model.model.extension().is_some_and(|extension| extension == "onnx");
     if done.is_err() && is_onnx {
         progress.pass("reading the model for these inputs");
-        done = load_for_inputs(args, threads).and_then(|model| compute(&model, args, threads, &progress));
+        // If that does not help, what was wrong at first is the user's problem.
+        if let Ok(model) = load_for_inputs(args, threads) {
+            done = compute(&model, args, threads, &progress);
+        }
     }
     let done = done?;
     drop(progress);

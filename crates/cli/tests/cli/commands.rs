@@ -397,3 +397,25 @@ fn onnx_models_run_and_are_profiled() {
     let run = pando(&["profile", "models/tiny.onnx", "--system", "m2000", "--micro-batch", "64", "--json"]);
     assert_eq!((run.status, json(&run)["fits"].clone()), (0, Value::Bool(true)), "{}", run.stderr);
 }
+
+#[test]
+fn zoo_models_are_listed_exported_and_profiled() {
+    let run = pando(&["zoo", "list"]);
+    assert!(run.stdout.contains("resnet50") && run.stdout.contains("25557032"), "{}", run.stdout);
+    let list = json(&pando(&["zoo", "list", "--json"]));
+    let bert = list["models"].as_array().unwrap().iter().find(|model| model["name"] == "bert-base").unwrap();
+    assert_eq!((&bert["parameters"], &bert["sizes"]["sequence"]), (&109_482_240.into(), &128.into()));
+    // What is exported is what the name builds.
+    let file = scratch("zoo").join("sparse.graph").display().to_string();
+    let spec = "sparse-fc?features=64&block=4&blocks=4&batch=2&seed=3";
+    assert_eq!(pando(&["zoo", "export", spec, &file]).status, 0);
+    let [from_name, from_file] =
+        [&format!("zoo:{spec}"), &file].map(|model| json(&pando(&["run", model, "--json"])));
+    assert_eq!(from_name["outputs"], from_file["outputs"]);
+    assert_eq!(from_name["outputs"][0]["shape"], serde_json::json!([2, 64]));
+    // --micro-batch is the batch of a model whose name gives none.
+    let profile =
+        |model| json(&pando(&["profile", model, "--system", "mk2", "--micro-batch", "8", "--json"]));
+    let text = "zoo:bert-3-layer?sequence=16";
+    assert_eq!(profile(text)["flops"], profile(&format!("{text}&batch=8"))["flops"]);
+}

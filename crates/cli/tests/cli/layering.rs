@@ -16,12 +16,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // L2
     ("cpu", &["base", "graph"]),
     ("onnx", &["base", "graph"]),
+    ("zoo", &["base", "graph"]),
     ("lower", &["base", "graph", "machine", "profile", "tile"]),
     ("sim", &["base", "machine", "profile", "tile"]),
     // L3
-    ("validate", &["base", "graph", "lower", "machine", "profile", "sim", "tile"]),
+    ("validate", &["base", "graph", "lower", "machine", "profile", "sim", "tile", "zoo"]),
     // L4
-    ("cli", &["base", "cpu", "graph", "lower", "machine", "onnx", "profile", "sim", "tile", "validate"]),
+    (
+        "cli",
+        &["base", "cpu", "graph", "lower", "machine", "onnx", "profile", "sim", "tile", "validate", "zoo"],
+    ),
     // L5
     ("python", &["base", "cli", "cpu", "graph", "machine"]),
 ];

@@ -187,6 +187,23 @@ pub fn activation(isa: Isa, activation: Activation) -> UnaryLoop {
     }
 }
 
+struct Square;
+struct Cube;
+
+activations! {
+    Square(x) => math::pow(x, 2.0);
+    Cube(x) => math::pow(x, 3.0);
+}
+
+/// x to a constant power, where that is a product.
+pub fn power(isa: Isa, exponent: f64) -> Option<UnaryLoop> {
+    match exponent {
+        2.0 => Some(pick_map::<Square>(isa)),
+        3.0 => Some(pick_map::<Cube>(isa)),
+        _ => None,
+    }
+}
+
 struct NotBool;
 
 impl Map for NotBool {

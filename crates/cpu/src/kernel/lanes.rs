@@ -39,6 +39,8 @@ pub trait Lanes: Copy {
     unsafe fn at_least(self, bound: Self) -> Self;
     /// The smaller; as above, and the bound is not zero.
     unsafe fn at_most(self, bound: Self) -> Self;
+    /// Between bounds that are not zero; NaN lanes stay.
+    unsafe fn clamp(self, low: f32, high: f32) -> Self;
     /// The larger; NaN if either is; -0 below +0.
     unsafe fn max(self, other: Self) -> Self;
     /// The lanes whose bits in `mask` are set from `other`.
@@ -115,6 +117,12 @@ impl Lanes for Portable {
     #[inline(always)]
     unsafe fn at_most(self, bound: Self) -> Self {
         self.zip(bound, |x, bound| if x >= bound { bound } else { x })
+    }
+
+    #[inline(always)]
+    unsafe fn clamp(self, low: f32, high: f32) -> Self {
+        // SAFETY: the level is everywhere.
+        unsafe { self.at_most(Self::splat(high)).at_least(Self::splat(low)) }
     }
 
     #[inline(always)]
@@ -232,6 +240,14 @@ mod x86 {
         }
 
         #[inline(always)]
+        unsafe fn clamp(self, low: f32, high: f32) -> Self {
+            // Of NaN and a number these give the second.
+            self.zip(self, |x, _| unsafe {
+                _mm256_max_ps(_mm256_set1_ps(low), _mm256_min_ps(_mm256_set1_ps(high), x))
+            })
+        }
+
+        #[inline(always)]
         unsafe fn max(self, other: Self) -> Self {
             self.zip(other, |a, b| unsafe {
                 // Equal numbers differ at most in the sign of zero; NaN is never equal, nor larger.
@@ -329,6 +345,12 @@ mod x86 {
                 let above = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(self.0, bound.0);
                 Avx512(_mm512_mask_blend_ps(above, self.0, bound.0))
             }
+        }
+
+        #[inline(always)]
+        unsafe fn clamp(self, low: f32, high: f32) -> Self {
+            // Of NaN and a number these give the second.
+            unsafe { Avx512(_mm512_max_ps(_mm512_set1_ps(low), _mm512_min_ps(_mm512_set1_ps(high), self.0))) }
         }
 
         #[inline(always)]

@@ -119,10 +119,16 @@ pub fn sign(x: f32) -> f32 {
     if x == 0.0 || x.is_nan() { x } else { 1f32.copysign(x) }
 }
 
-/// a^b, once rounded; the squares that norms are full of need no logarithm.
+/// a^b, once rounded; the squares and cubes that norms and activations are full of need no logarithm.
 #[inline(always)]
 pub fn pow(a: f32, b: f32) -> f32 {
-    if b == 2.0 { a * a } else { libm::pow(a.into(), b.into()) as f32 }
+    if b == 2.0 {
+        a * a
+    } else if b == 3.0 {
+        a * a * a
+    } else {
+        libm::pow(a.into(), b.into()) as f32
+    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! Before: any flat function. After: one with the same results, bit for bit but for the order of sums
 //! inside a convolution, a pool or a reduction; all of a choice that depends on shapes alone. Cost: linear.
 
+use crate::constants::Constant;
 use crate::flat::{Flat, FlatNode, FlatType, ValueIndex, Work};
 use crate::kernel::lanes::LANES;
 use crate::recognise::Composite;
@@ -353,7 +354,7 @@ impl Layout {
         pad.high[axis] = (wide[axis] - sizes[axis]) as i64;
         let dtype = self.new.values[x].dtype;
         let zero = Tensor::zeros(dtype, Shape::default());
-        let zero = self.push(Work::Constant(zero), Vec::new(), dtype, Sizes::new());
+        let zero = self.push(Work::Constant(Constant::new(zero)), Vec::new(), dtype, Sizes::new());
         self.push(Work::Op(Op::Pad(pad)), vec![x, zero], dtype, Sizes::from_slice(&wide))
     }
 

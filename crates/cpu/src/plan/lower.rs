@@ -3,6 +3,7 @@
 use super::product::is_summed_in_f32;
 use super::reduce::is_small;
 use super::{Draft, Place, Plan, Planner, program};
+use crate::constants::Constant;
 use crate::flat::{Flat, FlatNode, FlatType, Work};
 use crate::kernel::elementwise::convert;
 use crate::kernel::half;
@@ -13,8 +14,9 @@ use crate::step::order::Order;
 use crate::step::program::{Input, Instr, Program, Slot};
 use crate::step::{Kind, Step};
 use crate::view::View;
-use pando_base::{DType, Result, Tensor};
+use pando_base::{DType, Result};
 use pando_graph::{Op, Pad};
+use std::sync::Arc;
 
 impl Planner<'_> {
     pub(super) fn node(&mut self, index: usize, node: &FlatNode) -> Result<()> {
@@ -35,7 +37,7 @@ impl Planner<'_> {
                 self.blocked_conv(conv, node);
                 return Ok(());
             }
-            Work::Constant(tensor) => vec![self.constant(tensor)],
+            Work::Constant(constant) => vec![self.constant(constant, node.results[0])],
             Work::Composite(composite) => vec![self.rows(*composite, node)],
             Work::If { then, otherwise } => {
                 let (then, otherwise) = (self.child(then)?, self.child(otherwise)?);
@@ -44,6 +46,10 @@ impl Planner<'_> {
             Work::While { cond, body } => {
                 let (cond, body) = (self.child(cond)?, self.child(body)?);
                 self.control(node, Control::While { cond, body }, Some(DType::Bool))
+            }
+            Work::Images { count, body } => {
+                let body = self.child(body)?;
+                self.control(node, Control::Images { count: *count, body }, None)
             }
             Work::Repeat { count, body } => {
                 let body = self.child(body)?;
@@ -56,12 +62,16 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn constant(&mut self, tensor: &Tensor) -> View {
-        let sizes: Vec<usize> = tensor.shape().iter().map(|&size| size as usize).collect();
-        let view = View::dense(crate::view::BufferId::default(), tensor.dtype(), &sizes);
-        let place = Some(Place::Const(tensor.clone()));
-        let buffer = self.buffers.push(Draft { bytes: view.num_bytes(), place, is_const: true });
-        View { buffer, ..view }
+    fn constant(&mut self, constant: &Arc<Constant>, value: usize) -> View {
+        let sizes: Vec<usize> = constant.shape.iter().map(|&size| size as usize).collect();
+        let view = View::dense(crate::view::BufferId::default(), constant.dtype, &sizes);
+        let draft = Draft {
+            bytes: view.num_bytes(),
+            place: constant.held().map(Place::Const),
+            is_const: true,
+            constant: Some((Arc::clone(constant), value)),
+        };
+        View { buffer: self.buffers.push(draft), ..view }
     }
 
     fn group(&mut self, root: usize) -> View {
@@ -142,6 +152,7 @@ impl Planner<'_> {
                 let operands = operands.into_iter().map(|view| self.as_f32(view)).collect();
                 self.dot(index, dot, operands, ty)
             }
+            Op::Dot(dot) if self.fits_pairs(dot, node, &operands, ty) => self.dot(index, dot, operands, ty),
             Op::Dot(dot) if ty.dtype.is_int() => self.integer_dot(dot, operands, ty),
             Op::Conv(conv) if all_bytes(&operands, ty) && ty.sizes.len() <= 5 => {
                 let operands = operands.into_iter().map(|view| self.as_f32(view)).collect();

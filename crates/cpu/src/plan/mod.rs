@@ -5,6 +5,8 @@
 //! Steps whose operands are all constants run once, while planning. Cost: linear in the nodes, but for
 //! placing buffers (quadratic in those live at a time) and for running the constant steps.
 
+#![allow(unsafe_code)]
+
 mod attention;
 mod blocked;
 pub mod check;
@@ -16,19 +18,22 @@ mod memory;
 mod order;
 mod product;
 mod program;
+mod range;
 mod reduce;
 
+use crate::constants::{Constant, Panels};
 use crate::errors;
-use crate::exec::{Bytes, Frame, prepare};
+use crate::exec::{Bytes, Frame, Memory, prepare};
 use crate::flat::{Flat, FlatNode, ValueIndex, Work};
 use crate::options::CompileOptions;
 use crate::pool::Pool;
 use crate::step::movement::Movement;
-use crate::step::packing::Packing;
+use crate::step::packing::{self, Packing};
 use crate::step::{Kind, Step};
 use crate::view::{BufferId, Sizes, Strides, View};
 use groups::Groups;
-use pando_base::{Arena, DType, Result, Tensor};
+use pando_base::{Arena, DType, IdSet, Result, Tensor};
+use pando_graph::Op;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -68,6 +73,8 @@ struct Draft {
     bytes: usize,
     place: Option<Place>,
     is_const: bool,
+    /// The constant it holds and the value that is.
+    constant: Option<(Arc<Constant>, ValueIndex)>,
 }
 
 struct Planner<'a> {
@@ -86,15 +93,22 @@ struct Planner<'a> {
     name: Arc<str>,
     children: Vec<Plan>,
     shared: &'a mut Packed,
-    /// What this plan packs that others will want.
-    packing: Vec<(PackedKey, BufferId)>,
 }
 
 /// Packed constants of all plans of a model: packed once.
-#[derive(Default)]
-pub struct Packed(FxHashMap<PackedKey, Arc<Bytes>>);
+pub struct Packed {
+    known: FxHashMap<PackedKey, Arc<Bytes>>,
+    /// Whether no other plan will follow.
+    only_plan: bool,
+}
 
-/// A constant (by the address of its elements, which the model keeps), the view of it, and how it is packed.
+impl Packed {
+    pub fn new(only_plan: bool) -> Packed {
+        Packed { known: FxHashMap::default(), only_plan }
+    }
+}
+
+/// A constant (by its address, which the model keeps), the view of it, and how it is packed.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct PackedKey {
     address: usize,
@@ -112,7 +126,6 @@ pub fn plan(flat: &Flat, options: &CompileOptions, pool: &Pool, shared: &mut Pac
         options,
         pool,
         shared,
-        packing: Vec::new(),
         groups: Groups::of(flat, options.fuse),
         users: flat.users(),
         makers: flat.makers(),
@@ -141,7 +154,7 @@ impl Planner<'_> {
             let ty = &flat.values[value];
             let bytes = ty.sizes.iter().product::<usize>() * ty.dtype.size_bytes() as usize;
             let place = Some(Place::Param);
-            let buffer = self.buffers.push(Draft { bytes, place, is_const: false });
+            let buffer = self.buffers.push(Draft { bytes, place, is_const: false, constant: None });
             self.views[value] = Some(View::dense(buffer, ty.dtype, &ty.sizes));
             buffer
         });
@@ -160,9 +173,18 @@ impl Planner<'_> {
         self.buffers[view.buffer].is_const
     }
 
+    /// The number that every element of a constant is, if it is one by its strides.
+    fn constant_of(&self, value: ValueIndex) -> Option<f64> {
+        let view = self.view(value);
+        let Some(Place::Const(tensor)) = &self.buffers[view.buffer].place else { return None };
+        let uniform = view.sizes.iter().zip(&view.strides).all(|(&size, &stride)| size == 1 || stride == 0);
+        (uniform && view.dtype == tensor.dtype()).then(|| tensor.get_f64(view.offset as usize))
+    }
+
     fn new_view(&mut self, dtype: DType, sizes: &[usize], is_const: bool) -> View {
         let view = View::dense(BufferId::default(), dtype, sizes);
-        let buffer = self.buffers.push(Draft { bytes: view.num_bytes(), place: None, is_const });
+        let buffer =
+            self.buffers.push(Draft { bytes: view.num_bytes(), place: None, is_const, constant: None });
         View { buffer, ..view }
     }
 
@@ -173,25 +195,79 @@ impl Planner<'_> {
 
     /// Packs a constant, or finds it packed.
     fn packed(&mut self, packing: Packing, view: View, elements: usize) -> View {
-        let Some(Place::Const(tensor)) = &self.buffers[view.buffer].place else {
+        let Some((constant, value)) = self.buffers[view.buffer].constant.clone() else {
             return self.emit(Kind::Packing(packing), vec![view], DType::F32, &[elements]);
         };
         let key = PackedKey {
-            address: tensor.bytes().as_ptr() as usize,
+            address: Arc::as_ptr(&constant) as usize,
             offset: view.offset,
             sizes: view.sizes.clone(),
             strides: view.strides.clone(),
             packing: packing.key(),
         };
-        if let Some(bytes) = self.shared.0.get(&key) {
-            let place = Some(Place::Kept(Arc::clone(bytes)));
-            let packed = View::dense(BufferId::default(), DType::F32, &[elements]);
-            let buffer = self.buffers.push(Draft { bytes: packed.num_bytes(), place, is_const: true });
-            return View { buffer, ..packed };
+        let known = self.shared.known.get(&key).cloned();
+        let bytes = known.unwrap_or_else(|| {
+            let bytes = Arc::new(Bytes::new(elements * 4));
+            let tensor = constant.tensor();
+            let from = View { buffer: BufferId::default(), ..view.clone() };
+            let pointers = [tensor.bytes().as_ptr().cast_mut()];
+            // SAFETY: the view lies in the constant, which is only read; the bytes are new.
+            unsafe {
+                packing::pack(&packing, Memory::new(&pointers), &from, bytes.as_ptr().cast(), self.pool);
+            }
+            self.shared.known.insert(key, Arc::clone(&bytes));
+            bytes
+        });
+        self.release(&constant, value, &view, &packing, &bytes);
+        let packed = View::dense(BufferId::default(), DType::F32, &[elements]);
+        let place = Some(Place::Kept(bytes));
+        let draft = Draft { bytes: packed.num_bytes(), place, is_const: true, constant: None };
+        View { buffer: self.buffers.push(draft), ..packed }
+    }
+
+    /// Lets a packed constant's elements go if nobody is known to want them as they are.
+    fn release(
+        &mut self,
+        constant: &Arc<Constant>,
+        value: ValueIndex,
+        view: &View,
+        packing: &Packing,
+        bytes: &Arc<Bytes>,
+    ) {
+        let whole = view.num_elements() as u64 == constant.shape.num_elements() && view.offset == 0;
+        let panels = match packing {
+            &Packing::Right { ref matrix, k, n, columns, pairs: None }
+                if whole && constant.dtype == DType::F32 =>
+            {
+                let (bytes, row, column) = (Arc::clone(bytes), matrix.row, matrix.column);
+                Some(Panels { bytes, k, n, columns, row, column })
+            }
+            _ => None,
+        };
+        let read = self.products_reading(value);
+        // Held by the table of constants, one flat function, one draft, and the caller.
+        let alone = Arc::strong_count(constant) <= 4 && read == Some(1);
+        let last = panels.is_some() || self.shared.only_plan && alone;
+        if constant.is_large() && read.is_some() && last {
+            constant.release(panels);
+            self.buffers[view.buffer].place = None;
         }
-        let packed = self.emit(Kind::Packing(packing), vec![view], DType::F32, &[elements]);
-        self.packing.push((key, packed.buffer));
-        packed
+    }
+
+    /// How many products read a value, views looked through; `None` if others do, too.
+    fn products_reading(&self, value: ValueIndex) -> Option<usize> {
+        if self.flat.results.contains(&value) {
+            return None;
+        }
+        let counts = self.users[value].iter().map(|&user| {
+            let node = &self.flat.nodes[user];
+            match &node.work {
+                Work::Op(Op::Dot(_) | Op::Conv(_)) | Work::BlockedConv(_) => Some(1),
+                _ if groups::is_view(node) => self.products_reading(node.results[0]),
+                _ => None,
+            }
+        });
+        counts.sum()
     }
 
     /// Appends a step with one result.
@@ -245,9 +321,12 @@ impl Planner<'_> {
         let (constant, steps): (Vec<Step>, Vec<Step>) = self.steps.into_iter().partition(is_constant);
         let (offsets, arena_bytes) = memory::place(&steps, &results, drafts);
         let (constant_offsets, constant_bytes) = memory::place(&constant, &[], drafts);
+        let used = used_buffers(constant.iter().chain(&steps), &results);
         // A constant step's scratch is no constant; it lies in the arena of the preparation.
         let place = |id: BufferId, draft: &Draft| match &draft.place {
             Some(place) => place.clone(),
+            None if draft.constant.is_some() && !used.contains(id) => Place::Kept(Arc::new(Bytes::new(0))),
+            None if let Some((constant, _)) = &draft.constant => Place::Const(constant.tensor()),
             None if draft.is_const => Place::Kept(Arc::new(Bytes::new(draft.bytes))),
             None => Place::Arena(offsets[id].or(constant_offsets[id]).unwrap_or(0)),
         };
@@ -267,11 +346,6 @@ impl Planner<'_> {
             prepare(&plan, &constant, &mut Frame::new(&plan), self.pool)?;
             plan.arena_bytes = arena_bytes;
         }
-        for (key, buffer) in self.packing {
-            if let Place::Kept(bytes) = &plan.buffers[buffer].place {
-                self.shared.0.insert(key, Arc::clone(bytes));
-            }
-        }
         drop_unused(&mut plan);
         Ok(plan)
     }
@@ -285,18 +359,23 @@ fn check_sizes(flat: &Flat, node: &FlatNode) -> Result<()> {
         elements * u128::from(ty.dtype.size_bytes())
     };
     // A broadcast is a view: only what steps read and write counts, but that is not known yet.
-    let is_view = matches!(&node.work, Work::Op(op) if matches!(op, pando_graph::Op::Broadcast { .. }));
+    let is_view = matches!(&node.work, Work::Op(op) if matches!(op, Op::Broadcast { .. }));
     let most = node.operands.iter().chain(&node.results).map(bytes).max().unwrap_or(0);
     if most > MAX_BYTES && !is_view { Err(errors::too_large(most)) } else { Ok(()) }
 }
 
-/// Frees constants that only the preparation has read.
-fn drop_unused(plan: &mut Plan) {
-    let mut used = pando_base::IdSet::new();
-    let views = plan.steps.iter().flat_map(|step| step.inputs.iter().chain(&step.outputs));
-    views.chain(&plan.results).for_each(|view| {
+fn used_buffers<'a>(steps: impl Iterator<Item = &'a Step>, results: &[View]) -> IdSet<BufferId> {
+    let mut used = IdSet::new();
+    let views = steps.flat_map(|step| step.inputs.iter().chain(&step.outputs));
+    views.chain(results).for_each(|view| {
         used.insert(view.buffer);
     });
+    used
+}
+
+/// Frees constants that only the preparation has read.
+fn drop_unused(plan: &mut Plan) {
+    let used = used_buffers(plan.steps.iter(), &plan.results);
     for (id, buffer) in plan.buffers.iter_mut() {
         match &mut buffer.place {
             Place::Kept(bytes) if !used.contains(id) => *bytes = Arc::new(Bytes::new(0)),

@@ -20,18 +20,31 @@ pub fn in_order(ty: &FlatType, order: &[usize]) -> View {
 }
 
 /// The order of dimensions in which elementwise work goes through its inputs' memory from begin to end, if that
-/// is not their own order: where no input is dense, but the first that repeats no element is a transposed one.
+/// is not their own order: where no input runs along its last dimension, or rows of one lie in another order,
+/// the order of the first that repeats no element.
 pub fn memory_order(inputs: &[View]) -> Option<Vec<usize>> {
-    let repeats =
-        |view: &View| view.sizes.iter().zip(&view.strides).any(|(&size, &stride)| size > 1 && stride == 0);
-    let whole: Vec<&View> = inputs.iter().filter(|view| !repeats(view)).collect();
-    if whole.iter().any(|view| view.is_dense()) {
-        return None;
-    }
-    let first = whole.first()?;
+    let mut whole = inputs.iter().filter(|view| !repeats(view)).peekable();
+    let first = *whole.peek()?;
     let mut order: Vec<usize> = (0..first.sizes.len()).collect();
     order.sort_by_key(|&axis| std::cmp::Reverse(if first.sizes[axis] > 1 { first.strides[axis] } else { 0 }));
-    first.transpose(&order).is_dense().then_some(order)
+    let better = whole.all(|view| !descends(view)) && descends(&first.transpose(&order));
+    better.then_some(order)
+}
+
+fn repeats(view: &View) -> bool {
+    view.sizes.iter().zip(&view.strides).any(|(&size, &stride)| size > 1 && stride == 0)
+}
+
+/// Whether elements lie in memory in the order of their positions, maybe with gaps between rows.
+fn descends(view: &View) -> bool {
+    let mut least = 1;
+    for (&size, &stride) in view.sizes.iter().zip(&view.strides).rev().filter(|&(&size, _)| size > 1) {
+        if stride < least {
+            return false;
+        }
+        least = stride * size as isize;
+    }
+    true
 }
 
 impl Planner<'_> {

@@ -6,8 +6,9 @@ use super::Planner;
 use super::order::{in_order, inverse, memory_order};
 use crate::flat::FlatType;
 use crate::kernel::elementwise::convert;
-use crate::kernel::gemm::tiles;
+use crate::kernel::gemm::{Pairs, Tiles, pair_tiles, tiles};
 use crate::kernel::half;
+use crate::options::MatmulPrecision;
 use crate::step::gemm::{Gemm, Left, Matrix, Right};
 use crate::step::integers::IntegerDot;
 use crate::step::packing::Packing;
@@ -85,9 +86,12 @@ impl Planner<'_> {
         let (lhs, left) = self.matrix(lhs, [&lhs_batch, &lhs_free, &lhs_contract]);
         let (rhs, right) = self.matrix(rhs, [&rhs_batch, &rhs_contract, &rhs_free]);
         let (lhs, left) = self.left(lhs, left, [batch, m, k]);
-        let (rhs, right) = self.right(rhs, right, [batch, k, n]);
-        let (tiles, epilogue) = (tiles(self.options.isa), self.narrowing(ty));
-        let integers = ty.dtype.is_int();
+        let pairs = self.pairs([&lhs, &rhs], &left, batch);
+        let tiles = pairs.unwrap_or(tiles(self.options.isa));
+        let (rhs, right) = self.right(rhs, right, [batch, k, n], tiles);
+        let exact = ty.dtype == DType::I32 && tiles.pairs.is_some();
+        let epilogue = self.narrowing(ty).filter(|_| !exact);
+        let integers = ty.dtype.is_int() && tiles.pairs.is_none();
         let mut gemm = Gemm { batch, m, n, k, left, right, tiles, integers, epilogue, target: None };
         let order = self.target_order(index, ty);
         if let Some(order) = &order {
@@ -143,13 +147,33 @@ impl Planner<'_> {
         (packed, Left::Packed(batch))
     }
 
-    fn right(&mut self, view: View, matrix: Matrix, [batch, k, n]: [usize; 3]) -> (View, Right) {
+    /// Tiles over pairs of 16-bit numbers for a product with a constant right side, where the precision asked
+    /// for allows them: floats as bf16. Three such products in place of one (`High`) would be slower than f32.
+    fn pairs(&self, [lhs, rhs]: [&View; 2], left: &Left, batch: usize) -> Option<&'static Tiles> {
+        let packed = self.is_const(rhs) && batch == 1 && matches!(left, Left::Strided(_));
+        let floats = lhs.dtype == DType::F32 && is_summed_in_f32(rhs.dtype);
+        let medium = self.options.matmul_precision.used(self.options.isa) == MatmulPrecision::Medium;
+        match (lhs.dtype, rhs.dtype) {
+            _ if !packed => None,
+            (DType::I32, DType::I32) => pair_tiles(self.options.isa, Pairs::I16),
+            _ if floats && medium => pair_tiles(self.options.isa, Pairs::Bf16),
+            _ => None,
+        }
+    }
+
+    fn right(
+        &mut self,
+        view: View,
+        matrix: Matrix,
+        [batch, k, n]: [usize; 3],
+        tiles: &Tiles,
+    ) -> (View, Right) {
         if !self.is_const(&view) || batch != 1 {
             return (view, Right::Strided(matrix));
         }
-        let columns = tiles(self.options.isa).columns;
-        let elements = n.next_multiple_of(columns) * k;
-        let packing = Packing::Right { matrix, k, n, columns };
+        let (columns, pairs) = (tiles.columns, tiles.pairs);
+        let elements = n.next_multiple_of(columns) * tiles.steps(k);
+        let packing = Packing::Right { matrix, k, n, columns, pairs };
         (self.packed(packing, view, elements), Right::Packed)
     }
 

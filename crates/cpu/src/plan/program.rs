@@ -90,7 +90,25 @@ impl Builder<'_, '_> {
         slot
     }
 
+    /// A small constant power of a value: products instead of a logarithm.
+    fn power(&mut self, node: &FlatNode) -> Option<Slot> {
+        let &[x, exponent] = node.operands.as_slice() else { return None };
+        let is_power = matches!(node.work, Work::Op(Op::Binary(BinaryFn::Pow)));
+        let dtype = self.planner.flat.values[x].dtype;
+        if !is_power || !dtype.is_float() || self.makers.contains_key(&exponent) {
+            return None;
+        }
+        let kernel = elementwise::power(self.isa, self.planner.constant_of(exponent)?)?;
+        let x = self.slot(x);
+        let y = self.unary(kernel, x);
+        Some(self.rounded(y, dtype, false))
+    }
+
     fn node(&mut self, node: &FlatNode) {
+        if let Some(slot) = self.power(node) {
+            self.slots.insert(node.results[0], slot);
+            return;
+        }
         let operands: Vec<Slot> = node.operands.iter().map(|&value| self.slot(value)).collect();
         let op = match &node.work {
             Work::Op(op) => op,

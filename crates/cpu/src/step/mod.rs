@@ -92,6 +92,7 @@ impl Step {
             Kind::Rows(rows) => rows.name,
             Kind::Reduction(..) => "reduce",
             Kind::Order(order) => order.name(),
+            Kind::Control(control::Control::Images { .. }) => "images",
             Kind::Control(_) => "control",
             Kind::Fallback(fallback) => fallback.name,
         }

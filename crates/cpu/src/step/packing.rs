@@ -4,13 +4,14 @@
 
 use super::gemm::{Matrix, Shared};
 use super::{Step, conv};
-use crate::exec::Run;
-use crate::kernel::gemm::{pack_a, pack_b, split_rows};
-use crate::view::Strides;
+use crate::exec::{Memory, Run};
+use crate::kernel::gemm::{Pairs, pack_a, pack_b, pack_pairs, split_rows};
+use crate::pool::Pool;
+use crate::view::{Strides, View};
 
 pub enum Packing {
     Left { matrix: Matrix, batch: usize, m: usize, k: usize, rows: usize },
-    Right { matrix: Matrix, k: usize, n: usize, columns: usize },
+    Right { matrix: Matrix, k: usize, n: usize, columns: usize, pairs: Option<Pairs> },
     Conv(conv::pack::Packing),
     Winograd(conv::winograd::Packing),
 }
@@ -22,7 +23,9 @@ impl Packing {
             Packing::Conv(packing) => return (packing.key(), Strides::new()),
             Packing::Winograd(packing) => return (packing.key(), Strides::new()),
             Packing::Left { batch, m, k, rows, matrix } => ([0, *batch, *m, *k, *rows], matrix),
-            Packing::Right { k, n, columns, matrix } => ([1, *k, *n, *columns, 0], matrix),
+            Packing::Right { k, n, columns, matrix, pairs } => {
+                ([1, *k, *n, *columns, pairs.map_or(0, |pairs| 1 + pairs as usize)], matrix)
+            }
         };
         let strides = matrix.batch_strides.iter().chain([&matrix.row, &matrix.column]);
         (sizes, strides.copied().collect())
@@ -30,37 +33,54 @@ impl Packing {
 }
 
 pub fn run(packing: &Packing, step: &Step, run: &mut Run) {
-    let memory = run.memory;
-    let to = Shared(memory.address(&step.outputs[0]).cast::<f32>());
+    let to = run.memory.address(&step.outputs[0]).cast::<f32>();
+    // SAFETY: the view is the step's operand, the output was made for the packing.
+    unsafe { pack(packing, run.memory, &step.inputs[0], to, run.pool) };
+}
+
+/// Packs a view to `to`.
+///
+/// # Safety
+/// The packing was made for the view, which lies in memory; `to` has room and is the caller's alone.
+pub unsafe fn pack(packing: &Packing, memory: Memory, view: &View, to: *mut f32, pool: &Pool) {
+    let to = Shared(to);
     match *packing {
         Packing::Conv(ref packing) => {
-            let from = memory.address(&step.inputs[0]).cast::<f32>();
+            let from = memory.address(view).cast::<f32>();
             // SAFETY: the weights are dense, the output was made for the packing.
             unsafe { packing.run(from, to.address()) };
         }
         Packing::Winograd(ref packing) => {
-            let from = memory.address(&step.inputs[0]).cast::<f32>();
+            let from = memory.address(view).cast::<f32>();
             // SAFETY: as above.
             unsafe { packing.run(from, to.address()) };
         }
         Packing::Left { ref matrix, batch, m, k, rows } => {
             let split = split_rows(m, rows);
-            run.pool.run(batch * split.tiles, &|task| {
+            pool.run(batch * split.tiles, &|task| {
                 let (batch, tile) = (task / split.tiles, task % split.tiles);
                 let begin = split.begin(tile);
-                let source = matrix.source(memory, &step.inputs[0], batch);
+                let source = matrix.source(memory, view, batch);
                 let target = to.address().wrapping_add((batch * m + begin) * k);
                 // SAFETY: the tile lies in the operand; tasks write disjoint tiles.
                 unsafe { pack_a(source.at(begin, 0), split.height(tile), k, target) };
             });
         }
-        Packing::Right { ref matrix, k, n, columns } => {
-            run.pool.run(n.div_ceil(columns), &|panel| {
+        Packing::Right { ref matrix, k, n, columns, pairs } => {
+            pool.run(n.div_ceil(columns), &|panel| {
                 let first = panel * columns;
-                let source = matrix.source(memory, &step.inputs[0], 0);
-                let target = to.address().wrapping_add(first * k);
+                let source = matrix.source(memory, view, 0);
+                let steps = if pairs.is_some() { k.div_ceil(2) } else { k };
+                let target = to.address().wrapping_add(first * steps);
+                let count = columns.min(n - first);
                 // SAFETY: the panel lies in the operand; tasks write disjoint panels.
-                unsafe { pack_b(source.at(0, first), k, columns.min(n - first), columns, target) };
+                unsafe {
+                    let source = source.at(0, first);
+                    match pairs {
+                        Some(pairs) => pack_pairs(source, pairs, k, count, columns, target),
+                        None => pack_b(source, k, count, columns, target),
+                    }
+                }
             });
         }
     }

@@ -26,16 +26,20 @@ impl Builder {
         if let Some(Op::Constant(id)) = self.def(value) {
             return Some(self.module.consts[*id].materialize());
         }
-        let (module, _) = self.cone(value, |_| false)?;
+        let (module, _) = self.cone(&[value], |_| false)?;
         let main = module.main()?;
         eval::eval_with(&module, main, &[], limits).ok().map(|mut results| results.swap_remove(0))
     }
 
-    /// A module whose `main` computes `value` of the innermost function from those values above it that are
+    /// A module whose `main` computes `values` of the innermost function from those values above them that are
     /// `given`, its parameters in the order returned. `None` if a parameter that is not given is needed.
-    pub fn cone(&self, value: ValueId, given: impl Fn(ValueId) -> bool) -> Option<(Module, Vec<ValueId>)> {
+    pub fn cone(
+        &self,
+        values: &[ValueId],
+        given: impl Fn(ValueId) -> bool,
+    ) -> Option<(Module, Vec<ValueId>)> {
         let func = self.func();
-        let (nodes, params) = above(func, value, given)?;
+        let (nodes, params) = above(func, values, given)?;
         let mut copy = Copy { source: &self.module, module: Module::default(), funcs: SideTable::default() };
         let mut main = Func::new("main");
         let mut map: SideTable<ValueId, Option<ValueId>> = SideTable::with_default(None);
@@ -52,20 +56,20 @@ impl Builder {
                 map[old].get_or_insert(new);
             }
         }
-        main.results = vec![map[value].expect("the value is above itself")];
+        main.results = values.iter().map(|&value| map[value].expect("values are above themselves")).collect();
         copy.module.funcs.push(main);
         Some((copy.module, params))
     }
 }
 
-/// The nodes that `value` is computed by, in program order, and the given values that they start from.
+/// The nodes that `values` are computed by, in program order, and the given values that they start from.
 fn above(
     func: &Func,
-    value: ValueId,
+    values: &[ValueId],
     given: impl Fn(ValueId) -> bool,
 ) -> Option<(BTreeSet<NodeId>, Vec<ValueId>)> {
     let (mut nodes, mut params, mut seen) = (BTreeSet::new(), Vec::new(), FxHashSet::default());
-    let mut stack = vec![value];
+    let mut stack = values.to_vec();
     while let Some(value) = stack.pop() {
         match func.values[value].def {
             _ if !seen.insert(value) => {}

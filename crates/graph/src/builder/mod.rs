@@ -35,6 +35,8 @@ pub struct Builder {
     frames: Vec<Frame>,
     func_names: FxHashSet<String>,
     const_names: FxHashSet<String>,
+    /// Constants that nothing is computed from while building; see [`Builder::parameter`].
+    parameters: IdSet<ConstId>,
     /// Small dense constants by type and bits.
     dense: FxHashMap<(DType, Shape, Vec<u8>), ConstId>,
     /// Bodies of composites by name, attributes and argument types.
@@ -162,10 +164,11 @@ impl Builder {
         Some(eval::apply(op, &tensors.iter().collect::<Vec<_>>(), types[0].dtype, shapes))
     }
 
-    /// The elements of a small constant or iota.
+    /// The elements of a small constant, unless it is a parameter, or iota.
     pub fn known(&self, value: ValueId) -> Option<Tensor> {
         let shape = self.ty(value).shape().filter(is_small)?;
         match self.def(value)? {
+            Op::Constant(id) if self.parameters.contains(*id) => None,
             Op::Constant(id) => Some(self.module.consts[*id].materialize()),
             op @ Op::Iota { dtype, .. } => Some(eval::apply(op, &[], *dtype, vec![shape]).swap_remove(0)),
             _ => None,
@@ -212,6 +215,14 @@ impl Builder {
         let name = unique(&self.const_names, name);
         let id = self.add_const(Const { name, dtype, shape, data });
         self.const_value(id)
+    }
+
+    /// As [`Builder::weight`], for a weight that stays in the module under its name however small it is, so that
+    /// others can find and change it.
+    pub fn parameter(&mut self, name: &str, dtype: DType, shape: Shape, data: ConstData) -> ValueId {
+        let value = self.weight(name, dtype, shape, data);
+        self.parameters.insert(self.const_of(value).expect("a weight is a constant"));
+        value
     }
 
     /// Adds a constant without a value of it.

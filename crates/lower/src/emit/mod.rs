@@ -10,6 +10,7 @@ mod reduce;
 mod scan;
 mod scatter;
 mod sort;
+mod source;
 mod window;
 
 use crate::Options;
@@ -98,8 +99,8 @@ impl Emitter<'_> {
         let plan = self.scope.plan;
         let method = plan.methods[id].as_ref().expect("every node is planned");
         match (&node.op, method) {
-            // Stored when first used.
-            (Op::Constant(_), _) => {}
+            // Stored when first used, or computed where it is.
+            (Op::Constant(_), _) | (_, Method::Fused) => {}
             (Op::Dot(_), Method::Matmul(plan)) => self.matmul(node, plan),
             (Op::Conv(_), Method::Conv(plan)) => self.conv(node, plan),
             (Op::Gather { .. }, Method::Gather(plan)) => self.gather(node, plan),

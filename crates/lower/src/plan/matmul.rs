@@ -333,7 +333,7 @@ impl Planner<'_> {
         let home = if plan.parts[INNER] == 1 {
             layout(plan.out_region(&lhs_shape, &rhs_shape))
         } else {
-            self.balanced(&self.shape(out), self.dtype(out))
+            self.shared_out(&layout(plan.out_region(&lhs_shape, &rhs_shape)), out)
         };
         self.plan.layouts[out] = Some(normalize(&home, &self.shape(out)));
         Method::Matmul(plan)

@@ -8,6 +8,7 @@
 mod along;
 mod control;
 mod conv;
+mod fuse;
 mod gather;
 mod matmul;
 mod print;
@@ -49,6 +50,8 @@ pub enum Method {
     Sort(SortPlan),
     /// Plans of the functions that a branch or loop runs, in the order of [`Op::funcs`].
     Control(Vec<Plan>),
+    /// In the vertex of the operation that uses it.
+    Fused,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -104,6 +107,7 @@ impl Planner<'_> {
             self.plan.methods[id] = Some(method);
         }
         self.settle_unused();
+        fuse::fuse(self.func, &mut self.plan);
     }
 
     fn node(&mut self, node: &Node) -> Method {

@@ -49,6 +49,7 @@ fn print_layout(layout: &Layout) -> String {
 fn print_method(method: &Method) -> String {
     match method {
         Method::Direct | Method::Control(_) => String::new(),
+        Method::Fused => "  fused".into(),
         Method::Matmul(plan) => {
             let [inner, batch, rows, columns] = plan.parts;
             format!(

@@ -5,7 +5,7 @@ use super::{Planner, receive_cycles, superstep_cycles, vertex_cycles};
 use crate::layouts::{balanced, holds, normalize};
 use pando_base::{DType, Shape};
 use pando_graph::ValueId;
-use pando_tile::{Kernel, Layout, OperandType, Span};
+use pando_tile::{Grid, Kernel, Layout, OperandType, Part, Span};
 use smallvec::SmallVec;
 
 impl Planner<'_> {
@@ -21,6 +21,33 @@ impl Planner<'_> {
         let mut layout = balanced(&split, dtype, self.tiles(), min_bytes);
         whole.iter().for_each(|&dim| layout.region[dim] = Span::full(shape[dim]));
         layout
+    }
+
+    /// Where the result of a product lies whose partial sums several tiles have: each of the product's blocks
+    /// divided along its outer dimensions among as many tiles as there are, so that a tile's share comes in one
+    /// message from each tile that has a part of it. A balanced partition if that is much more even.
+    pub(super) fn shared_out(&mut self, product: &Layout, value: ValueId) -> Layout {
+        let (shape, dtype) = (self.shape(value), self.dtype(value));
+        let even = self.balanced(&shape, dtype);
+        let count = |span: &Span| match span {
+            Span::Part(part) => (u64::from(product.grid.axes[part.axis as usize].extent), part.grain),
+            Span::Fixed { .. } => (1, 1),
+        };
+        let mut parts: Vec<(u64, u64)> = product.region.iter().map(count).collect();
+        let blocks: u64 = parts.iter().map(|(count, _)| count).product();
+        let mut room = u64::from(self.tiles()) / blocks.max(1);
+        for (&size, (count, grain)) in shape.iter().zip(&mut parts) {
+            let factor = room.min(size.div_ceil(*grain) / *count).max(1);
+            *count *= factor;
+            room /= factor;
+        }
+        let extents: Vec<u32> = parts.iter().map(|&(count, _)| count as u32).collect();
+        let spans = shape.iter().zip(&parts).enumerate();
+        let region =
+            spans.map(|(dim, (&size, &(_, grain)))| Span::Part(Part::even(dim, size, grain))).collect();
+        let shared = Layout { grid: Grid::packed(0, &extents), region };
+        let largest = |layout: &Layout| Self::largest_lens(layout, &shape).iter().product::<u64>();
+        if largest(&shared) * 4 <= largest(&even) * 5 { shared } else { even }
     }
 
     /// Cycles of the exchange that brings a value, whose layout is settled, into another layout; nothing if

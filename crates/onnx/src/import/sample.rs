@@ -101,30 +101,33 @@ impl Decisions {
         self.values.borrow_mut().insert(param, tensor);
     }
 
-    /// The elements of a value of `main`; `None` inside other functions, or where it depends on inputs
-    /// that the sample lacks.
-    pub fn decide(&self, b: &Builder, value: ValueId) -> Result<Option<Tensor>> {
+    /// The elements of values of `main`, computed together; `None` inside other functions, or where one depends
+    /// on inputs that the sample lacks.
+    pub fn decide(&self, b: &Builder, values: &[ValueId]) -> Result<Option<Vec<Tensor>>> {
         if b.depth() != 1 {
             return Ok(None);
         }
-        if !self.values.borrow().contains_key(&value) {
-            let Some(tensor) = self.compute(b, value)? else { return Ok(None) };
-            self.values.borrow_mut().insert(value, tensor);
+        let open = |value: &ValueId| !self.values.borrow().contains_key(value);
+        let open: Vec<ValueId> = values.iter().copied().filter(open).collect();
+        if !open.is_empty() {
+            let Some(tensors) = self.compute(b, &open)? else { return Ok(None) };
+            self.values.borrow_mut().extend(open.into_iter().zip(tensors));
         }
         let mut decided = self.decided.borrow_mut();
-        if !decided.contains(&value) {
-            decided.push(value);
-        }
-        Ok(self.values.borrow().get(&value).cloned())
+        let new = values.iter().filter(|value| !decided.contains(value));
+        let new: Vec<ValueId> = new.copied().collect();
+        decided.extend(new);
+        let known = self.values.borrow();
+        Ok(Some(values.iter().map(|value| known[value].clone()).collect()))
     }
 
-    fn compute(&self, b: &Builder, value: ValueId) -> Result<Option<Tensor>> {
-        let values = self.values.borrow();
-        let Some((module, params)) = b.cone(value, |value| values.contains_key(&value)) else {
+    fn compute(&self, b: &Builder, values: &[ValueId]) -> Result<Option<Vec<Tensor>>> {
+        let known = self.values.borrow();
+        let Some((module, params)) = b.cone(values, |value| known.contains_key(&value)) else {
             return Ok(None);
         };
-        let args: Vec<Tensor> = params.iter().map(|param| values[param].clone()).collect();
-        (self.evaluate)(&module, &args).map(|mut results| Some(results.swap_remove(0)))
+        let args: Vec<Tensor> = params.iter().map(|param| known[param].clone()).collect();
+        (self.evaluate)(&module, &args).map(Some)
     }
 
     pub fn decided(&self) -> Vec<ValueId> {

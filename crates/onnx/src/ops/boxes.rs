@@ -37,7 +37,8 @@ impl Rectangle {
 }
 
 pub(super) fn non_max_suppression(c: &mut Ctx) -> Result<ValueId> {
-    let (boxes, scores) = (c.known_tensor(0)?, c.known_tensor(1)?);
+    let known = c.decided_together(&[c.x(0)?, c.x(1)?])?.ok_or_else(|| errors::needs_value(0))?;
+    let (boxes, scores) = (&known[0], &known[1]);
     let [batches, count, 4] = boxes.shape()[..] else {
         return Err(errors::invalid("boxes need the shape [B, N, 4]"));
     };

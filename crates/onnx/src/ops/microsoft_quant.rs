@@ -60,7 +60,8 @@ pub(super) fn qlinear_mul(c: &mut Ctx) -> Result<Vec<Value>> {
 /// An operator of one operand: codes, scale and zero point, then those of the result.
 fn of_one(c: &mut Ctx, plain: impl FnOnce(&mut Ctx) -> Result<ValueId>) -> Result<Vec<Value>> {
     let (x, to) = (real(c, 0)?, c.elem(0)?);
-    let codes_input = std::mem::replace(&mut c.inputs[0], Some(Value::tensor(c.b, x)));
+    let value = Value::tensor(c.b, x);
+    let codes_input = c.inputs[0].replace(value);
     let result = plain(c)?;
     c.inputs[0] = codes_input;
     codes(c, result, 3, to)

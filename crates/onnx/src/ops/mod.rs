@@ -9,6 +9,7 @@ mod conv;
 mod elementwise;
 mod grid;
 mod index;
+mod labels;
 mod layout;
 mod loss;
 mod matmul;
@@ -28,6 +29,7 @@ mod source;
 mod state;
 mod text;
 mod training;
+mod trees;
 
 use crate::ctx::Ctx;
 use crate::import::Value;
@@ -309,8 +311,12 @@ const TRAINING: &[(&str, Rule)] = &[
 
 const PREVIEW: &[(&str, Rule)] = &[("FlexAttention", One(attention::flex_attention))];
 
-const ML: &[(&str, Rule)] =
-    &[("ArrayFeatureExtractor", One(ml::array_feature_extractor)), ("Binarizer", One(ml::binarizer))];
+const ML: &[(&str, Rule)] = &[
+    ("ArrayFeatureExtractor", One(ml::array_feature_extractor)),
+    ("Binarizer", One(ml::binarizer)),
+    ("LabelEncoder", Many(labels::label_encoder)),
+    ("TreeEnsemble", One(trees::tree_ensemble)),
+];
 
 const DOMAINS: &[(&str, &[(&str, Rule)])] = &[
     ("", TABLE),

@@ -21,6 +21,7 @@ mod cost;
 mod dot;
 mod elementwise;
 mod gather;
+mod map;
 mod matmul;
 mod movement;
 mod random;
@@ -34,6 +35,7 @@ mod window;
 use arg::same_but_ones;
 pub use arg::{Access, Arg, OperandType, VertexCost};
 pub use codelet::Codelet;
+pub use map::{MAX_INPUTS, MapAttrs, MapFn, MapStep};
 pub use window::missing as missing_window_input;
 
 /// Dimension lists of kernels.
@@ -54,6 +56,8 @@ pub enum Kernel {
     Compare(CompareFn),
     /// `condition (bool), then, else, out`.
     Select,
+    /// `inputs…, out`: a chain of the elementwise functions above; inputs may repeat along dimensions.
+    Map(MapAttrs),
     /// `in, out`: conversion to `out`'s type; float to integer truncates and saturates.
     Cast,
     /// `in, out`: dimension `i` of `in` is dimension `dims[i]` of `out`; `in` repeats along the rest, and
@@ -157,6 +161,7 @@ impl Kernel {
             Kernel::Compare(func) => format!("compare.{func}"),
             Kernel::Select => "select".into(),
             Kernel::Cast => "cast".into(),
+            Kernel::Map(_) => "map".into(),
             Kernel::Broadcast { .. } => "broadcast".into(),
             Kernel::Transpose { .. } => "transpose".into(),
             Kernel::Reduce { func, .. } => format!("reduce.{func}"),
@@ -221,6 +226,11 @@ impl Kernel {
             | Kernel::Merge { .. }
             | Kernel::Take { .. }
             | Kernel::Gather { .. } => &[In, In, Out],
+            Kernel::Map(attrs) => {
+                // As many inputs as there are, at most MAX_INPUTS; more do not pass the check.
+                const ALL: &[Access; MAX_INPUTS + 2] = &[In, In, In, In, In, In, In, In, In, Out];
+                &ALL[(MAX_INPUTS + 1).saturating_sub(attrs.inputs.len())..]
+            }
             Kernel::Select | Kernel::Pick => &[In, In, In, Out],
             Kernel::Codelet(codelet) => codelet.signature(),
         }
@@ -240,6 +250,7 @@ impl Kernel {
             Kernel::Compare(_) => elementwise::check_compare(operands),
             Kernel::Select => elementwise::check_select(operands),
             Kernel::Cast => elementwise::check_cast(operands),
+            Kernel::Map(attrs) => map::check(attrs, operands),
             Kernel::Broadcast { dims } => movement::check_broadcast(dims, operands),
             Kernel::Transpose { perm } => movement::check_transpose(perm, operands),
             Kernel::Reduce { func, axes } => reduce::check(*func, axes, operands),
@@ -272,6 +283,7 @@ impl Kernel {
             Kernel::Compare(func) => elementwise::run_compare(*func, args),
             Kernel::Select => elementwise::run_select(args),
             Kernel::Cast => elementwise::run_cast(args),
+            Kernel::Map(attrs) => map::run(attrs, args),
             Kernel::Broadcast { dims } => movement::run_broadcast(dims, args),
             Kernel::Transpose { perm } => movement::run_transpose(perm, args),
             Kernel::Reduce { func, axes } => reduce::run(*func, axes, args),
@@ -305,6 +317,7 @@ impl Kernel {
             Kernel::Compare(func) => elementwise::compare_cycles(*func, operands, chip),
             Kernel::Select => elementwise::select_cycles(operands, chip),
             Kernel::Cast => elementwise::cast_cycles(operands, chip),
+            Kernel::Map(attrs) => map::cycles(attrs, operands, chip),
             Kernel::Broadcast { dims } => movement::broadcast_cycles(dims, operands, chip),
             Kernel::Transpose { perm } => movement::transpose_cycles(perm, operands, chip),
             Kernel::Reduce { axes, .. } => reduce::cycles(axes, operands, chip),
@@ -332,6 +345,7 @@ impl Kernel {
             Kernel::Unary(_) | Kernel::Binary(_) | Kernel::Compare(_) | Kernel::Select => {
                 operands.last().map_or(0, OperandType::num_elements)
             }
+            Kernel::Map(attrs) => map::flops(attrs, operands),
             Kernel::Reduce { .. } => operands[0].num_elements(),
             Kernel::MatMul { batch, contract, .. } => matmul::flops(batch, contract, operands),
             Kernel::RowDot => operands[0].num_elements().saturating_mul(2),
@@ -344,7 +358,15 @@ impl Kernel {
         }
     }
 
-    /// Bytes of code that a tile needs to run this kernel, shared by all its vertices of that name.
+    /// What its code is known by: vertices of one name share it. Every chain of functions is code of its own.
+    pub fn code_name(&self) -> String {
+        match self {
+            Kernel::Map(attrs) => format!("map {:?}", attrs.steps),
+            _ => self.name(),
+        }
+    }
+
+    /// Bytes of code that a tile needs to run this kernel, shared by all its vertices of that [`Kernel::code_name`].
     ///
     /// Assumption: 4 bytes an instruction (hardware.md section 2: 32-bit instructions), and 64 to 384 of
     /// them by how many loops and cases a kernel has.
@@ -359,6 +381,8 @@ impl Kernel {
             | Kernel::Merge { .. }
             | Kernel::Transpose { .. } => 640,
             Kernel::Broadcast { .. } | Kernel::Cast | Kernel::Select => 384,
+            // The loop's frame, and a few instructions and their remainder cases a step.
+            Kernel::Map(attrs) => 256 + 64 * attrs.steps.len() as u64,
             _ => 256,
         }
     }

@@ -5,9 +5,9 @@
 //! (partial sums of f16 are kept in f32); integers wrap. A maximum or minimum with a NaN is NaN.
 //! Cycles: hardware.md section 6.4.
 
+use super::combine::{self, Combine, Combining};
 use super::cost::{self, Cycles, c};
-use super::elementwise::{maximum, minimum};
-use super::values::{self, Int, Sizes, with_int};
+use super::values::{self, Sizes};
 use super::{Arg, OperandType, VertexCost, movement, same_but_ones};
 use pando_base::{DType, ReduceFn};
 use pando_machine::Chip;
@@ -19,17 +19,10 @@ pub(super) fn check(func: ReduceFn, axes: &[u8], operands: &[OperandType]) -> Re
     if !axes.iter().all(|&axis| usize::from(axis) < rank) || !movement::are_distinct(axes) {
         return Err(format!("axes {axes:?} are not distinct dimensions of {input}"));
     }
-    let is_float = |dtype| matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
-    if input.dtype != out.dtype && !(is_float(input.dtype) && is_float(out.dtype)) {
+    if !combine::are_alike(input.dtype, out.dtype) {
         return Err(format!("reduces {input} to {out}; both need one type, or f32, f16 and bf16"));
     }
-    let suits = match func {
-        ReduceFn::And | ReduceFn::Or => !input.dtype.is_float(),
-        _ => is_float(input.dtype) || input.dtype.is_int(),
-    };
-    if !suits {
-        return Err(format!("{func} of {} does not exist", input.dtype));
-    }
+    combine::check_type(func, input.dtype)?;
     let kept: Vec<u64> =
         (0..rank).filter(|&dim| !axes.contains(&(dim as u8))).map(|dim| input.lens[dim]).collect();
     if !same_but_ones(&kept, out.lens) {
@@ -40,64 +33,19 @@ pub(super) fn check(func: ReduceFn, axes: &[u8], operands: &[OperandType]) -> Re
 
 pub(super) fn run(func: ReduceFn, axes: &[u8], args: &mut [Arg]) {
     let [input, out] = args else { unreachable!("reduce has two operands") };
-    let walk = Walk::new(axes, &values::sizes(input.data.shape()));
-    let dtype = input.data.dtype();
-    if dtype.is_float() {
-        let mut sums = vec![neutral_float(func); out.data.num_elements() as usize];
-        combine_floats(func, &walk, &values::to_f32(&input.data), &mut sums);
-        values::write_f32(&mut out.data, &sums);
-    } else if dtype == DType::Bool {
-        let sums = out.data.bytes_mut();
-        sums.fill(u8::from(func == ReduceFn::And));
-        let input = input.data.bytes();
-        match func {
-            ReduceFn::And => walk.fold(input, sums, |a, b| a & b),
-            _ => walk.fold(input, sums, |a, b| a | b),
-        }
-    } else {
-        with_int!(dtype, T => {
-            let (low, high) = (T::MIN, T::MAX);
-            let sums = values::slice_mut::<T>(&mut out.data);
-            combine_ints(func, &walk, values::slice::<T>(&input.data), sums, (low, high))
-        });
-    }
+    let reduction = Reduction { func, walk: Walk::new(axes, &values::sizes(input.data.shape())) };
+    combine::run(&reduction, &[&input.data], &mut out.data);
 }
 
-fn neutral_float(func: ReduceFn) -> f32 {
-    match func {
-        ReduceFn::Prod => 1.0,
-        ReduceFn::Max => f32::NEG_INFINITY,
-        ReduceFn::Min => f32::INFINITY,
-        _ => 0.0,
-    }
+struct Reduction {
+    func: ReduceFn,
+    walk: Walk,
 }
 
-fn combine_floats(func: ReduceFn, walk: &Walk, input: &[f32], sums: &mut [f32]) {
-    match func {
-        ReduceFn::Sum => walk.fold(input, sums, |a, b| a + b),
-        ReduceFn::Prod => walk.fold(input, sums, |a, b| a * b),
-        ReduceFn::Max => walk.fold(input, sums, maximum),
-        ReduceFn::Min => walk.fold(input, sums, minimum),
-        ReduceFn::And | ReduceFn::Or => unreachable!("{func} of floats does not pass the check"),
-    }
-}
-
-fn combine_ints<T: Int + Ord>(func: ReduceFn, walk: &Walk, input: &[T], sums: &mut [T], (low, high): (T, T)) {
-    sums.fill(match func {
-        ReduceFn::Sum | ReduceFn::Or => T::wrap(0),
-        ReduceFn::Prod => T::wrap(1),
-        ReduceFn::Max => low,
-        ReduceFn::Min => high,
-        ReduceFn::And => T::wrap(-1),
-    });
-    let wrapped = |f: fn(i128, i128) -> i128| move |a: T, b: T| T::wrap(f(a.widen(), b.widen()));
-    match func {
-        ReduceFn::Sum => walk.fold(input, sums, wrapped(|a, b| a + b)),
-        ReduceFn::Prod => walk.fold(input, sums, wrapped(i128::wrapping_mul)),
-        ReduceFn::Max => walk.fold(input, sums, |a, b| a.max(b)),
-        ReduceFn::Min => walk.fold(input, sums, |a, b| a.min(b)),
-        ReduceFn::And => walk.fold(input, sums, wrapped(|a, b| a & b)),
-        ReduceFn::Or => walk.fold(input, sums, wrapped(|a, b| a | b)),
+impl Combining for Reduction {
+    fn run<T: Combine>(&self, inputs: &[&[T]], out: &mut [T]) {
+        out.fill(T::neutral(self.func));
+        self.walk.fold(inputs[0], out, |a, b| T::combine(self.func, a, b));
     }
 }
 

@@ -1,7 +1,9 @@
 //! Kernel names and attributes in text: `reduce.sum{axes=[1]}`.
 
-use crate::kernel::{Codelet, ConvAttrs, Dims, Kernel, ScanAttrs, ScatterAttrs, WindowAttrs};
-use pando_base::lexer::Cursor;
+use crate::kernel::{
+    Codelet, ConvAttrs, Dims, Kernel, MapAttrs, MapFn, MapStep, ScanAttrs, ScatterAttrs, WindowAttrs,
+};
+use pando_base::lexer::{Cursor, TokenKind};
 use pando_base::random::Distribution;
 use pando_base::{BinaryFn, CompareFn, DType, Error, ReduceFn, Result, UnaryFn};
 use smallvec::SmallVec;
@@ -24,6 +26,7 @@ pub fn print_attributes(kernel: &Kernel) -> String {
         Kernel::Conv(attrs) => print_conv(attrs),
         Kernel::Gather { axis, size } => format!("axis={axis} size={size}"),
         Kernel::Codelet(codelet) => codelet.attributes(),
+        Kernel::Map(attrs) => print_map(attrs),
         Kernel::Iota { axis } | Kernel::Take { axis } => format!("axis={axis}"),
         Kernel::ReduceWindow { attrs, .. } => format!(
             "window={} strides={} padding={} dilation={}",
@@ -64,6 +67,64 @@ fn print_conv(attrs: &ConvAttrs) -> String {
     )
 }
 
+/// Inputs as lists of dimensions, then steps: `[0,1] [1] binary.add:f32[0,1] fill:f32=2`.
+fn print_map(attrs: &MapAttrs) -> String {
+    let inputs = attrs.inputs.iter().map(|dims| list(dims));
+    let steps = attrs.steps.iter().map(|step| {
+        let (name, dtype) = (step.func.kernel().name(), step.dtype);
+        match step.func {
+            MapFn::Value(value) => format!("{name}:{dtype}={}", float(value)),
+            _ => format!("{name}:{dtype}{}", list(&step.args)),
+        }
+    });
+    inputs.chain(steps).collect::<Vec<String>>().join(" ")
+}
+
+fn parse_map(cursor: &mut Cursor) -> Result<Kernel> {
+    let mut attrs = MapAttrs { inputs: SmallVec::new(), steps: Vec::new() };
+    cursor.expect("{")?;
+    while !cursor.eat("}") {
+        if matches!(cursor.peek(), TokenKind::Punct("[")) {
+            attrs.inputs.push(small_numbers(cursor)?);
+        } else {
+            attrs.steps.push(parse_step(cursor)?);
+        }
+    }
+    Ok(Kernel::Map(attrs))
+}
+
+fn parse_step(cursor: &mut Cursor) -> Result<MapStep> {
+    let (line, col) = cursor.position();
+    let name = cursor.ident("an elementwise function, the dimensions of an input, or '}'")?;
+    let (family, func) = name.split_once('.').unwrap_or((&name, ""));
+    let func = match family {
+        "unary" => UnaryFn::from_name(func).map(MapFn::Unary),
+        "binary" => BinaryFn::from_name(func).map(MapFn::Binary),
+        "compare" => CompareFn::from_name(func).map(MapFn::Compare),
+        "select" => Some(MapFn::Select),
+        "cast" => Some(MapFn::Cast),
+        "fill" => Some(MapFn::Value(0.0)),
+        _ => None,
+    };
+    let unknown = || Error::at_position(line, col, format!("'{name}' is not an elementwise function"));
+    let func = func.ok_or_else(unknown)?;
+    cursor.expect(":")?;
+    let dtype = cursor.dtype()?;
+    if let MapFn::Value(_) = func {
+        cursor.expect("=")?;
+        return Ok(MapStep { func: MapFn::Value(cursor.float("a number")?), dtype, args: SmallVec::new() });
+    }
+    Ok(MapStep { func, dtype, args: small_numbers(cursor)? })
+}
+
+fn small_numbers<const N: usize>(cursor: &mut Cursor) -> Result<SmallVec<[u8; N]>>
+where
+    [u8; N]: smallvec::Array<Item = u8>,
+{
+    let numbers = cursor.list("[", "]", |cursor| cursor.int_as::<u8>("a small number"))?;
+    Ok(numbers.into_iter().collect())
+}
+
 fn list<T: std::fmt::Display>(items: &[T]) -> String {
     let items: Vec<String> = items.iter().map(T::to_string).collect();
     format!("[{}]", items.join(","))
@@ -93,6 +154,9 @@ struct Attributes {
 pub fn parse_kernel(cursor: &mut Cursor) -> Result<Kernel> {
     let (line, col) = cursor.position();
     let name = cursor.ident("a kernel's name")?;
+    if name == "map" {
+        return parse_map(cursor);
+    }
     let mut attributes = Attributes { values: parse_attributes(cursor)?, line, col };
     let kernel = attributes
         .kernel(&name)?
@@ -119,7 +183,6 @@ fn parse_attributes(cursor: &mut Cursor) -> Result<BTreeMap<String, Value>> {
 }
 
 fn parse_value(cursor: &mut Cursor) -> Result<Value> {
-    use pando_base::lexer::TokenKind;
     match cursor.peek() {
         TokenKind::Int(_) => cursor.int("a number").map(Value::Int),
         TokenKind::Ident(word) if word != "inf" && word != "nan" => cursor.dtype().map(Value::Type),

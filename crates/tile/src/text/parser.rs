@@ -282,15 +282,15 @@ impl Parser {
             "if" => {
                 let flags = self.flags()?;
                 let then_body = self.steps(depth + 1)?;
-                self.keyword("else")?;
+                self.cursor.expect_ident("else")?;
                 Ok(Step::If { flags, then_body, else_body: self.steps(depth + 1)? })
             }
             "while" => {
                 let flags = self.flags()?;
-                self.keyword("trips")?;
+                self.cursor.expect_ident("trips")?;
                 let trips = self.cursor.int_as("how often the body is counted to run")?;
                 let cond = self.steps(depth + 1)?;
-                self.keyword("do")?;
+                self.cursor.expect_ident("do")?;
                 Ok(Step::While { cond, flags, body: self.steps(depth + 1)?, trips })
             }
             _ => Err(error),
@@ -303,11 +303,6 @@ impl Parser {
             flags.push(self.var_ref()?);
         }
         Ok(flags)
-    }
-
-    fn keyword(&mut self, word: &str) -> Result<()> {
-        let error = self.cursor.error(format!("expected '{word}'"));
-        if self.cursor.ident(word)? == word { Ok(()) } else { Err(error) }
     }
 
     fn reference<I: Id>(&mut self, prefix: &str, len: usize) -> Result<I> {

@@ -8,11 +8,13 @@
 //! ([`split_rows`]) rather than with a remainder.
 
 mod pack;
+mod pairs;
 mod tiles;
 #[cfg(target_arch = "x86_64")]
 mod transpose;
 
 pub use pack::{Source, copy_row, copy_rows, pack_a, pack_b, prefetch};
+pub use pairs::{Pairs, copy_pairs, pack_pairs, pair_tiles};
 
 use crate::isa::Isa;
 
@@ -47,6 +49,15 @@ pub struct Tiles {
     pub columns: usize,
     /// By rows, from 1.
     pub kernels: &'static [TileLoop],
+    /// Elements are pairs of steps rather than f32.
+    pub pairs: Option<Pairs>,
+}
+
+impl Tiles {
+    /// Steps of the kernels for `k` steps of a product.
+    pub fn steps(&self, k: usize) -> usize {
+        if self.pairs.is_some() { k.div_ceil(2) } else { k }
+    }
 }
 
 #[cfg(target_arch = "x86_64")]

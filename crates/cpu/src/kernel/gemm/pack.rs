@@ -23,13 +23,29 @@ impl Source {
     /// # Safety
     /// The element lies in memory.
     #[inline(always)]
-    unsafe fn read(&self, row: usize, column: usize) -> f32 {
+    pub(super) unsafe fn read(&self, row: usize, column: usize) -> f32 {
         let offset = row as isize * self.row + column as isize * self.column;
         // SAFETY: as stated.
         unsafe {
             match self.dtype {
                 DType::F32 => *self.address.cast::<f32>().offset(offset),
                 dtype => half::read(dtype, *self.address.cast::<u16>().offset(offset)),
+            }
+        }
+    }
+
+    /// An integer of 8 or 32 bits.
+    ///
+    /// # Safety
+    /// The element lies in memory.
+    pub(super) unsafe fn read_int(&self, row: usize, column: usize) -> i32 {
+        let offset = row as isize * self.row + column as isize * self.column;
+        // SAFETY: as stated.
+        unsafe {
+            match self.dtype {
+                DType::I8 => (*self.address.cast::<i8>().offset(offset)).into(),
+                DType::U8 => (*self.address.offset(offset)).into(),
+                _ => *self.address.cast::<i32>().offset(offset),
             }
         }
     }

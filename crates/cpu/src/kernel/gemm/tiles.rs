@@ -6,14 +6,19 @@
 
 use super::{Tile, Tiles};
 
-pub static PORTABLE: Tiles =
-    Tiles { rows: 4, columns: 8, kernels: &[portable::<1>, portable::<2>, portable::<3>, portable::<4>] };
+pub static PORTABLE: Tiles = Tiles {
+    rows: 4,
+    columns: 8,
+    kernels: &[portable::<1>, portable::<2>, portable::<3>, portable::<4>],
+    pairs: None,
+};
 
 #[cfg(target_arch = "x86_64")]
 pub static AVX2: Tiles = Tiles {
     rows: 6,
     columns: 16,
     kernels: &[avx2::<1>, avx2::<2>, avx2::<3>, avx2::<4>, avx2::<5>, avx2::<6>],
+    pairs: None,
 };
 
 #[cfg(target_arch = "x86_64")]
@@ -36,6 +41,7 @@ pub static AVX512: Tiles = Tiles {
         avx512::<13>,
         avx512::<14>,
     ],
+    pairs: None,
 };
 
 /// # Safety

@@ -76,7 +76,11 @@ pub struct Gemm {
 
 impl Gemm {
     pub fn k_block(&self) -> usize {
-        if self.integers { INTEGER_BLOCK } else { K_BLOCK }
+        match (self.integers, self.tiles.pairs) {
+            (true, _) => INTEGER_BLOCK,
+            (_, Some(_)) => 2 * K_BLOCK,
+            _ => K_BLOCK,
+        }
     }
 
     pub fn split(&self) -> RowSplit {

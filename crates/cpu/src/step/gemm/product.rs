@@ -6,7 +6,7 @@
 
 use super::{Block, Gemm, Left, Right};
 use crate::exec::{Line, Memory};
-use crate::kernel::gemm::{Source, Tile, copy_row, copy_rows, pack_a, pack_b};
+use crate::kernel::gemm::{Source, Tile, copy_pairs, copy_row, copy_rows, pack_a, pack_b};
 use crate::step::windows::Windows;
 use crate::view::View;
 use pando_base::DType;
@@ -123,7 +123,7 @@ pub unsafe fn run_block(
             let kernel = gemm.tiles.kernels[height - 1];
             for (index, first) in (0..block.wide.1).step_by(panel).enumerate() {
                 let tile = Tile {
-                    k,
+                    k: gemm.tiles.steps(k),
                     a: rows.0,
                     a_row: rows.1,
                     a_step: rows.2,
@@ -167,6 +167,12 @@ unsafe fn rows(
         // SAFETY: the tile lies in the operand.
         LeftSide::Strided(source) => unsafe { source.at(row, begin) },
     };
+    if let Some(pairs) = gemm.tiles.pairs {
+        let to = room(lines, gemm.tiles.rows * ROOM_ROW);
+        // SAFETY: the tile lies in the operand; the room is ours and large enough.
+        unsafe { copy_pairs(source, pairs, height, k, to, ROOM_ROW) };
+        return (to, ROOM_ROW as isize, 1);
+    }
     let worth_a_copy = gemm.n > 2 * gemm.tiles.columns;
     let near = |along: isize, across: isize| along == 1 && (across % ALIAS != 0 || !worth_a_copy);
     let direct = near(source.column, source.row) || near(source.row, source.column);
@@ -218,8 +224,9 @@ unsafe fn panels(
     match right {
         RightSide::Packed(address) => {
             let panels = block.wide.0 / panel;
-            let address = address.wrapping_add((panels * gemm.k + begin) * panel);
-            Panels { address, panel: gemm.k * panel, step: panel as isize }
+            let (all, before) = (gemm.tiles.steps(gemm.k), gemm.tiles.steps(begin));
+            let address = address.wrapping_add((panels * all + before) * panel);
+            Panels { address, panel: all * panel, step: panel as isize }
         }
         RightSide::Strided(source) if is_direct(gemm, source) => {
             // SAFETY: the block lies in the operand.

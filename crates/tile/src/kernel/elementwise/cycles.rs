@@ -12,8 +12,8 @@
 //! - No operation is in place; no operand is broadcast. Where time depends on the data the table's average
 //!   stands for all.
 
-use crate::kernel::cost::{self, c};
-use crate::kernel::{OperandType, VertexCost};
+use crate::kernel::cost::{self, Cycles, c};
+use crate::kernel::{Kernel, OperandType, VertexCost};
 use pando_base::{BinaryFn, CompareFn, DType, UnaryFn};
 use pando_machine::Chip;
 
@@ -180,6 +180,20 @@ fn compare_loop(func: CompareFn, dtype: DType) -> Loop {
 fn looped(inner: Loop, out: OperandType, before: u64, around: u64, chip: &Chip) -> VertexCost {
     let turns = cost::per_worker(out.num_elements(), chip).div_ceil(inner.elements.max(1));
     cost::elementwise(c(before) + c(turns) * c(inner.cycles), around, chip)
+}
+
+/// The loops of the busiest worker in one of these kernels, without set-up; none for a number.
+pub fn loop_slots(kernel: &Kernel, operands: &[OperandType], chip: &Chip) -> Cycles {
+    let out = operands[operands.len() - 1];
+    let inner = match kernel {
+        Kernel::Unary(func) => unary_loop(*func, out.dtype, chip),
+        Kernel::Binary(func) => binary_loop(*func, out.dtype, chip),
+        Kernel::Compare(func) => compare_loop(*func, operands[0].dtype),
+        Kernel::Select => Loop::new(5, 1),
+        Kernel::Cast => cast_loop(operands[0].dtype, out.dtype, chip),
+        _ => return c(0),
+    };
+    c(cost::per_worker(out.num_elements(), chip).div_ceil(inner.elements.max(1))) * c(inner.cycles)
 }
 
 /// UnaryOp1D: `W(17 (33 for exp) + loops) + 20`.

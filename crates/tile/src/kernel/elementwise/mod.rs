@@ -13,7 +13,9 @@ use super::values::{self, with_float, with_int, with_size};
 use super::{Arg, OperandType};
 use pando_base::{BinaryFn, CompareFn, DType, UnaryFn};
 
-pub(super) use cycles::{binary_cycles, cast_cycles, compare_cycles, select_cycles, unary_cycles};
+pub(super) use cycles::{
+    binary_cycles, cast_cycles, compare_cycles, loop_slots, select_cycles, unary_cycles,
+};
 pub(super) use float::{maximum, minimum};
 
 fn is_float(dtype: DType) -> bool {
