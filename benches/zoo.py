@@ -56,8 +56,8 @@ def timm_model(name: str):
     return build
 
 
-def transformer(model: str, config: str, output: str = "last_hidden_state", **settings):
-    """A model of transformers with one output. `settings` go to its configuration."""
+def transformer(model: str, config: str, output: str = "last_hidden_state", part: str = "", **settings):
+    """A model of transformers, or a part of it, with one output. `settings` go to its configuration."""
 
     def build():
         import torch
@@ -67,7 +67,8 @@ def transformer(model: str, config: str, output: str = "last_hidden_state", **se
             def __init__(self):
                 super().__init__()
                 made = getattr(transformers, config)(**settings)
-                self.model = getattr(transformers, model)(made)
+                whole = getattr(transformers, model)(made)
+                self.model = getattr(whole, part) if part else whole
                 # Decoders would also give their keys and values, one output a layer.
                 self.options = {"use_cache": False} if "GPT" in model else {}
 
@@ -141,7 +142,7 @@ for name, spec in {
                     num_attention_heads=8, vocab_size=8000, word_embed_proj_dim=256, use_cache=False),
         tokens(8000, 2, 64), IDS),
     "whisper-tiny-encoder": Spec(
-        transformer("WhisperEncoder", "WhisperConfig"),
+        transformer("WhisperModel", "WhisperConfig", part="encoder"),
         lambda torch: (torch.randn(1, 80, 3000),),
         ["input_features"],
     ),

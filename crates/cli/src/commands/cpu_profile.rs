@@ -144,7 +144,9 @@ pub fn write_trace(path: &Path, model: &str, steps: &[StepTime]) -> Result<()> {
         json!({
             "name": name, "cat": step.kind, "ph": "X", "pid": 1, "tid": 1,
             "ts": step.start_seconds * 1e6, "dur": step.seconds * 1e6,
-            "args": {"kind": step.kind, "flops": step.flops, "bytes": step.bytes},
+            "args": {
+                "kind": step.kind, "sizes": step.sizes, "flops": step.flops, "bytes": step.bytes,
+            },
         })
     });
     let events: Vec<Value> = std::iter::once(name).chain(events).collect();
