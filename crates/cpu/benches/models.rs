@@ -5,7 +5,9 @@
 //! The limit is the multiply-add units, as GFLOP/s says against the roofline that `gemm` prints: BERT spends
 //! 22 GFLOP, ResNet-50 8.2 (6.6 by Winograd's method: 3.0 GFLOP of 3 × 3 convolutions take 4/9 of that, and 0.58 where
 //! 7 × 7 images fill no whole tiles). Small batches also read every weight once: 340 MB and 100 MB.
-//! The blocks of EfficientNet-B0 spend 0.8 GFLOP, 7 ms of a core of Zen 4, and 6 million sigmoids, 1.7 ms.
+//! The blocks of EfficientNet-B0 spend 0.8 GFLOP, 7 ms of a core of Zen 4, and 6 million sigmoids, 1.7 ms; what is
+//! left of its 11 ms are results that leave the L2 cache and products with 16 to 40 input channels, whose tiles
+//! end as soon as they have begun.
 //!
 //! `cargo bench -p pando-cpu --bench models -- --json [NAME]` prints one JSON object.
 

@@ -10,8 +10,9 @@
 //! other ops come in. Kernels are direct (`kernel/conv.rs`), or Winograd's where that is faster and as exact
 //! (`step/conv/winograd.rs`); scale, shift, residual and bounds are done before results leave the registers,
 //! activations while they are in the L1 cache (`plan/blocked.rs`). Batches go through some images at a time, so
-//! that intermediate results stay in the caches (`images.rs`). The floor is the multiply-add units: on Zen 4
-//! direct kernels reach 92 to 99 % of them, ResNet-50 as a whole 108 % of what direct kernels could.
+//! that intermediate results stay in the caches (`images.rs`). The floor is the multiply-add units, 118 GFLOP/s of
+//! a core of Zen 4, where direct kernels reach 92 to 99 % (71 % for the three channels of a first layer); the
+//! images of ResNet-50 take 64 ms each, where direct multiply-adds alone take 69 and Winograd's 56.
 //!
 //! Results are those of the graph's evaluator but for rounding: f32 arithmetic in f32. They do not depend
 //! on the number of threads and are the same bits from run to run.
