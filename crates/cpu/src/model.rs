@@ -2,14 +2,14 @@
 
 #![allow(unsafe_code)]
 
+use crate::constants::Constants;
 use crate::errors;
 use crate::exec::{self, Frame};
-use crate::constants::Constants;
 use crate::flat::flatten;
 use crate::options::CompileOptions;
 use crate::plan::{self, Packed, Place, Plan};
-use crate::view::BufferId;
 use crate::pool::Pool;
+use crate::view::BufferId;
 use pando_base::{DType, Result, Shape, Tensor};
 use pando_graph::{Dim, Func, FuncId, Module, bind_dims, check_expanded_size, rebuild};
 use rustc_hash::FxHashMap;
@@ -48,7 +48,7 @@ pub fn compile(module: &Module, options: &CompileOptions) -> Result<Model> {
 /// As [`compile`], for a module that nobody else holds: its constants are let go once they are packed.
 pub fn compile_owned(module: Module, options: &CompileOptions) -> Result<Model> {
     check_expanded_size(&module)?;
-    let mut module = if options.fuse { rebuild(&module)? } else { module };
+    let mut module = if options.fuse { rebuilt(module)? } else { module };
     let main = module.main().ok_or_else(errors::no_main)?;
     let types = module.funcs[main].param_types();
     let shapes: Option<Vec<Shape>> = types.iter().map(|ty| ty.shape()).collect();
@@ -66,6 +66,11 @@ pub fn compile_owned(module: Module, options: &CompileOptions) -> Result<Model> 
         model.planned(&shapes)?;
     }
     Ok(model)
+}
+
+/// Consumes the module: what it alone held of constants is not held on.
+fn rebuilt(module: Module) -> Result<Module> {
+    rebuild(&module)
 }
 
 impl Model {

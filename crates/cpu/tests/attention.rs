@@ -40,10 +40,8 @@ fn attention(s: Sizes, masked: bool) -> Module {
     let mask = b.param("mask", TensorType::new(DType::F32, [s.batch, 1, s.rows, s.keys]));
     let (q, k, v) = (heads(&mut b, q, s, s.rows), heads(&mut b, k, s, s.keys), heads(&mut b, v, s, s.keys));
     let k = b.transpose(k, &[0, 1, 3, 2]).unwrap();
-    let (q, k) = (
-        b.binary_scalar(BinaryFn::Mul, q, 0.5).unwrap(),
-        b.binary_scalar(BinaryFn::Mul, k, 0.5).unwrap(),
-    );
+    let (q, k) =
+        (b.binary_scalar(BinaryFn::Mul, q, 0.5).unwrap(), b.binary_scalar(BinaryFn::Mul, k, 0.5).unwrap());
     let mut scores = b.matmul(q, k).unwrap();
     if masked {
         let dims = b.ty(scores).dims.clone();
@@ -82,7 +80,11 @@ fn check(s: Sizes, masked: bool) {
     for isa in Isa::available() {
         let fused = run(&module, &inputs, &options(isa, 1, true));
         compare(&fused, &expected, 2e-5).unwrap_or_else(|error| panic!("{s:?} {masked} {isa:?}: {error}"));
-        assert_eq!(fused, run(&module, &inputs, &options(isa, 2, true)), "{s:?}: the number of threads shows");
+        assert_eq!(
+            fused,
+            run(&module, &inputs, &options(isa, 2, true)),
+            "{s:?}: the number of threads shows"
+        );
         let plain = run(&module, &inputs, &options(isa, 2, false));
         compare(&plain, &expected, 2e-5).unwrap();
     }

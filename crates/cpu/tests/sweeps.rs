@@ -55,8 +55,9 @@ fn check_dot_with(
                 let term = |step| at(&a, left, [i, m, k], row, step) * at(&b, right, [i, k, n], step, column);
                 let expected: f64 = (0..k).map(term).sum();
                 let found = actual[((i * m + row) * n + column) as usize];
-                let what =
-                    format!("{batch}x{m}x{n}x{k} {left} {right} {constant} {options:?} at {i},{row},{column}");
+                let what = format!(
+                    "{batch}x{m}x{n}x{k} {left} {right} {constant} {options:?} at {i},{row},{column}"
+                );
                 assert_eq!(found, expected, "{what}");
             }
         }
@@ -133,7 +134,11 @@ fn dots_of_quantised_numbers() {
         let module = builder.finish();
         let expected = eval(&module, module.main().unwrap(), std::slice::from_ref(&a)).unwrap();
         for isa in Isa::available() {
-            assert_eq!(run(&module, std::slice::from_ref(&a), &options(isa, 2, true)), expected, "{m}x{n}x{k} {isa:?}");
+            assert_eq!(
+                run(&module, std::slice::from_ref(&a), &options(isa, 2, true)),
+                expected,
+                "{m}x{n}x{k} {isa:?}"
+            );
         }
     }
 }

@@ -6,6 +6,7 @@
 mod ctx;
 pub mod elem;
 mod errors;
+mod file;
 mod import;
 mod ops;
 pub mod proto;
@@ -26,12 +27,12 @@ pub fn load(path: &Path) -> Result<Imported> {
 
 pub fn load_with(path: &Path, options: &Options) -> Result<Imported> {
     let name = path.display().to_string();
-    let bytes = std::fs::read(path).map_err(|error| errors::unreadable(&name, error))?;
+    let bytes = file::map(path).map_err(|error| errors::unreadable(&name, error))?;
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    parse(bytes.into(), &name, Some(folder), options)
+    parse(bytes, &name, Some(folder), options)
 }
 
 /// Translates the bytes of a file called `name`, whose external data lies in `folder`.

@@ -34,11 +34,11 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let threads = args.threads.map_or_else(rayon::current_num_threads, |threads| threads as usize);
     let progress = Progress::new();
     progress.pass("reading the model");
-    let model = load(&args.model)?;
+    let mut model = load(&args.model)?;
     progress.pass("compiling");
     // A system's own problems are not the model's.
     let machine = args.system.as_deref().map(pando_machine::load).transpose()?;
-    let job = job(&model, args, machine, threads).map_err(|error| error.with_file(&file))?;
+    let job = job(&mut model, args, machine, threads).map_err(|error| error.with_file(&file))?;
     let inputs = inputs(&job, args).map_err(|error| error.with_file(&file))?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     let pool = pool.map_err(|error| Error::new(format!("cannot start {threads} threads: {error}")))?;
@@ -57,14 +57,21 @@ pub fn run(args: &RunArgs) -> Result<()> {
     report(args, &job.output_names, &outputs, &mut times, threads)
 }
 
-fn job<'a>(model: &'a Model, args: &RunArgs, machine: Option<Machine>, threads: usize) -> Result<Job<'a>> {
+fn job<'a>(
+    model: &'a mut Model,
+    args: &RunArgs,
+    machine: Option<Machine>,
+    threads: usize,
+) -> Result<Job<'a>> {
     match (model, machine) {
         (Model::Graph(_), Some(_)) if args.reference => {
             Err(Error::new("--reference and --system name two ways to compute; choose one"))
         }
         (Model::Graph(model), Some(machine)) => simulated_job(model, &machine),
-        (Model::Graph(model), None) if args.reference => Ok(reference_job(model)),
-        (Model::Graph(model), None) => native_job(model, args, threads),
+        (Model::Graph(model), None) => match args.reference {
+            true => Ok(reference_job(model)),
+            false => native_job(model, args, threads),
+        },
         (Model::Tile(program), None) if !args.reference => tile_job(program),
         (Model::Tile(_), _) => {
             Err(Error::new("a tile program always runs tile by tile; leave out --system and --reference"))
@@ -74,9 +81,9 @@ fn job<'a>(model: &'a Model, args: &RunArgs, machine: Option<Machine>, threads: 
 
 fn graph_job<'a>(
     model: &'a GraphModel,
+    types: Vec<TensorType>,
     run: impl Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'a,
 ) -> Job<'a> {
-    let types = main_types(&model.module).unwrap_or_default().into_iter().cloned();
     let positions: Vec<usize> = model.outputs.iter().map(|&(_, position)| position).collect();
     Job {
         inputs: model.inputs.iter().cloned().zip(types).map(|(name, ty)| Port { name, ty }).collect(),
@@ -88,8 +95,8 @@ fn graph_job<'a>(
     }
 }
 
-/// With the engine for this computer.
-fn native_job<'a>(model: &'a GraphModel, args: &RunArgs, threads: usize) -> Result<Job<'a>> {
+/// With the engine for this computer, which gets the module: so that weights are held once, as it wants them.
+fn native_job<'a>(model: &'a mut GraphModel, args: &RunArgs, threads: usize) -> Result<Job<'a>> {
     let matmul_precision = match args.matmul_precision {
         MatmulPrecision::Highest => pando_cpu::MatmulPrecision::Highest,
         MatmulPrecision::High => pando_cpu::MatmulPrecision::High,
@@ -97,19 +104,28 @@ fn native_job<'a>(model: &'a GraphModel, args: &RunArgs, threads: usize) -> Resu
     };
     let options =
         pando_cpu::CompileOptions { threads, matmul_precision, ..pando_cpu::CompileOptions::default() };
-    let compiled = pando_cpu::compile(&model.module, &options)?;
-    Ok(graph_job(model, move |args| compiled.run(args)))
+    if matmul_precision.used(options.isa) != matmul_precision {
+        eprintln!("note: --matmul-precision highest is used: this processor multiplies no faster with less");
+    }
+    let types = types_of(model);
+    let module = std::mem::take(&mut model.module);
+    let compiled = pando_cpu::compile_owned(module, &options)?;
+    Ok(graph_job(model, types, move |args| compiled.run(args)))
+}
+
+fn types_of(model: &GraphModel) -> Vec<TensorType> {
+    main_types(&model.module).unwrap_or_default().into_iter().cloned().collect()
 }
 
 /// With the reference evaluator.
 fn reference_job(model: &GraphModel) -> Job<'_> {
     let main = model.module.main().expect("loading found it");
-    graph_job(model, move |args| pando_graph::eval(&model.module, main, args))
+    graph_job(model, types_of(model), move |args| pando_graph::eval(&model.module, main, args))
 }
 
 fn simulated_job<'a>(model: &'a GraphModel, machine: &Machine) -> Result<Job<'a>> {
     let compiled = compile(&model.module, machine, &Options::default())?;
-    Ok(graph_job(model, move |args| super::profile::simulate(&compiled, args)))
+    Ok(graph_job(model, types_of(model), move |args| super::profile::simulate(&compiled, args)))
 }
 
 fn tile_job(program: &Program) -> Result<Job<'_>> {

@@ -9,9 +9,9 @@
 // Rows index registers: the loops over them are unrolled.
 #![allow(clippy::needless_range_loop)]
 
-use super::lanes::{LANES, Lanes, Portable};
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{Avx2, Avx512};
+use super::lanes::{LANES, Lanes, Portable};
 use crate::isa::Isa;
 
 /// Inputs whose products with weights are summed: `lanes` neighbours from `offset` on, counted from the

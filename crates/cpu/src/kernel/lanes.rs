@@ -194,8 +194,7 @@ mod x86 {
             self.zip(other, |a, b| unsafe {
                 // Equal numbers differ at most in the sign of zero; NaN is never equal, nor larger.
                 let larger = _mm256_blendv_ps(b, a, _mm256_cmp_ps::<_CMP_GT_OQ>(a, b));
-                let larger =
-                    _mm256_blendv_ps(larger, _mm256_and_ps(a, b), _mm256_cmp_ps::<_CMP_EQ_OQ>(a, b));
+                let larger = _mm256_blendv_ps(larger, _mm256_and_ps(a, b), _mm256_cmp_ps::<_CMP_EQ_OQ>(a, b));
                 _mm256_blendv_ps(larger, a, _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a))
             })
         }
@@ -208,8 +207,7 @@ mod x86 {
                 unsafe {
                     let mask =
                         _mm256_setr_epi32(bit(0), bit(1), bit(2), bit(3), bit(4), bit(5), bit(6), bit(7));
-                    result.0[half] =
-                        _mm256_blendv_ps(self.0[half], other.0[half], _mm256_castsi256_ps(mask));
+                    result.0[half] = _mm256_blendv_ps(self.0[half], other.0[half], _mm256_castsi256_ps(mask));
                 }
             }
             result
@@ -280,7 +278,8 @@ mod x86 {
                 let (a, b) = (self.0, other.0);
                 let larger = _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b), b, a);
                 let equal = _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(a, b);
-                let both = _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+                let both =
+                    _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(a), _mm512_castps_si512(b)));
                 let larger = _mm512_mask_blend_ps(equal, larger, both);
                 Avx512(_mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a), larger, a))
             }

@@ -131,10 +131,12 @@ impl Planner<'_> {
             BinaryFn::Add if per_channel => Some(Addition::Operand(Part::Shift, view)),
             BinaryFn::Add if view.is_dense() => Some(Addition::Operand(Part::Residual, view)),
             // Bounds for which one comparison does what the function says.
-            BinaryFn::Max => {
-                bound().filter(|low| low.to_bits() != (-0f32).to_bits()).map(|low| Addition::Bound(Part::Low, low))
+            BinaryFn::Max => bound()
+                .filter(|low| low.to_bits() != (-0f32).to_bits())
+                .map(|low| Addition::Bound(Part::Low, low)),
+            BinaryFn::Min => {
+                bound().filter(|&high| high != 0.0).map(|high| Addition::Bound(Part::High, high))
             }
-            BinaryFn::Min => bound().filter(|&high| high != 0.0).map(|high| Addition::Bound(Part::High, high)),
             _ => None,
         }
     }

@@ -178,8 +178,7 @@ impl Layout {
             self.sources[node.results[0]] = Source::Broadcast(node.operands[0], axes.clone());
         }
         let operands = node.operands.iter().map(|&value| self.plain(value)).collect();
-        let results: Vec<ValueIndex> =
-            node.results.iter().map(|&value| self.value_like(value)).collect();
+        let results: Vec<ValueIndex> = node.results.iter().map(|&value| self.value_like(value)).collect();
         for (&old, &new) in node.results.iter().zip(&results) {
             self.plain[old] = Some(new);
         }
@@ -380,9 +379,8 @@ impl Layout {
 }
 
 fn over_pixels(window: &ReduceWindow) -> bool {
-    let plain = |axis: usize| {
-        window.window[axis] == 1 && window.strides[axis] == 1 && window.padding[axis] == (0, 0)
-    };
+    let plain =
+        |axis: usize| window.window[axis] == 1 && window.strides[axis] == 1 && window.padding[axis] == (0, 0);
     matches!(window.func, ReduceFn::Max | ReduceFn::Sum)
         && plain(0)
         && plain(1)

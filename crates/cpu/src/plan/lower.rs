@@ -15,8 +15,8 @@ use crate::step::program::{Input, Instr, Program, Slot};
 use crate::step::{Kind, Step};
 use crate::view::View;
 use pando_base::{DType, Result};
-use std::sync::Arc;
 use pando_graph::{Op, Pad};
+use std::sync::Arc;
 
 impl Planner<'_> {
     pub(super) fn node(&mut self, index: usize, node: &FlatNode) -> Result<()> {

@@ -8,8 +8,8 @@
 #![allow(unsafe_code)]
 
 mod attention;
-pub mod check;
 mod blocked;
+pub mod check;
 mod conv;
 mod groups;
 pub mod layout;
@@ -17,12 +17,12 @@ mod lower;
 mod memory;
 mod order;
 mod product;
-mod range;
 mod program;
+mod range;
 mod reduce;
 
-use crate::errors;
 use crate::constants::{Constant, Panels};
+use crate::errors;
 use crate::exec::{Bytes, Frame, Memory, prepare};
 use crate::flat::{Flat, FlatNode, ValueIndex, Work};
 use crate::options::CompileOptions;
@@ -177,7 +177,8 @@ impl Planner<'_> {
 
     fn new_view(&mut self, dtype: DType, sizes: &[usize], is_const: bool) -> View {
         let view = View::dense(BufferId::default(), dtype, sizes);
-        let buffer = self.buffers.push(Draft { bytes: view.num_bytes(), place: None, is_const, constant: None });
+        let buffer =
+            self.buffers.push(Draft { bytes: view.num_bytes(), place: None, is_const, constant: None });
         View { buffer, ..view }
     }
 
@@ -229,7 +230,9 @@ impl Planner<'_> {
     ) {
         let whole = view.num_elements() as u64 == constant.shape.num_elements() && view.offset == 0;
         let panels = match packing {
-            &Packing::Right { ref matrix, k, n, columns, pairs: None } if whole && constant.dtype == DType::F32 => {
+            &Packing::Right { ref matrix, k, n, columns, pairs: None }
+                if whole && constant.dtype == DType::F32 =>
+            {
                 let (bytes, row, column) = (Arc::clone(bytes), matrix.row, matrix.column);
                 Some(Panels { bytes, k, n, columns, row, column })
             }

@@ -32,7 +32,7 @@ pub struct Step {
 pub enum Kind {
     Elementwise(program::Program),
     Movement(movement::Movement),
-    Gemm(gemm::Gemm),
+    Gemm(Box<gemm::Gemm>),
     Attention(Box<attention::Attention>),
     Packing(packing::Packing),
     Conv(conv::Conv),

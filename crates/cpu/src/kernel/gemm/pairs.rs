@@ -187,7 +187,8 @@ mod x86 {
                         unsafe {
                             let c = c.add(row * c_row).wrapping_add(vector * 16).cast::<i32>();
                             let mask = masks[vector];
-                            let old = if add { _mm512_maskz_loadu_epi32(mask, c) } else { _mm512_setzero_si512() };
+                            let old =
+                                if add { _mm512_maskz_loadu_epi32(mask, c) } else { _mm512_setzero_si512() };
                             _mm512_mask_storeu_epi32(c, mask, $add(old, sums[vector]));
                         }
                     }

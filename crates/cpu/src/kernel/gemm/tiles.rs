@@ -6,8 +6,12 @@
 
 use super::{Tile, Tiles};
 
-pub static PORTABLE: Tiles =
-    Tiles { rows: 4, columns: 8, kernels: &[portable::<1>, portable::<2>, portable::<3>, portable::<4>], pairs: None };
+pub static PORTABLE: Tiles = Tiles {
+    rows: 4,
+    columns: 8,
+    kernels: &[portable::<1>, portable::<2>, portable::<3>, portable::<4>],
+    pairs: None,
+};
 
 #[cfg(target_arch = "x86_64")]
 pub static AVX2: Tiles = Tiles {

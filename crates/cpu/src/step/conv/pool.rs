@@ -5,9 +5,9 @@
 
 use crate::exec::Run;
 use crate::isa::Isa;
-use crate::kernel::lanes::{LANES, Lanes, Portable};
 #[cfg(target_arch = "x86_64")]
 use crate::kernel::lanes::{Avx2, Avx512};
+use crate::kernel::lanes::{LANES, Lanes, Portable};
 use crate::step::Step;
 
 /// Planes `[height, width, LANES]`, as many as the operand has.
