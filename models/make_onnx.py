@@ -1,4 +1,5 @@
-"""Writes tiny.onnx: softmax(relu(x·w + b)·v) with fixed small weights. Needs the packages onnx and numpy."""
+"""Writes tiny.onnx: softmax(relu(x·w + b)·v) with fixed small weights, and above.onnx: the elements of 2·x above 1,
+so that the size of the output depends on the values of the input. Needs the packages onnx and numpy."""
 
 import numpy as np
 import onnx
@@ -23,6 +24,22 @@ graph = helper.make_graph(
 model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 onnx.checker.check_model(model)
 onnx.save(model, "tiny.onnx")
+
+nodes = [
+    helper.make_node("Mul", ["x", "two"], ["h"]),
+    helper.make_node("Greater", ["h", "one"], ["g"]),
+    helper.make_node("Compress", ["h", "g"], ["y"], axis=0),
+]
+graph = helper.make_graph(
+    nodes,
+    "above",
+    [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N"])],
+    [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["M"])],
+    [numpy_helper.from_array(np.float32(value), name) for value, name in ((2, "two"), (1, "one"))],
+)
+model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+onnx.checker.check_model(model)
+onnx.save(model, "above.onnx")
 
 if __name__ == "__main__":
     # What the test of the command line expects for an input of ones.

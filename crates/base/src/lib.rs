@@ -1,12 +1,13 @@
 //! What every other crate needs and no crate owns: ids and arenas, intervals, number formats,
-//! shapes, dense tensors, scalar function names, errors with a position, and the tokenizer of the
-//! text formats. Knows nothing of graphs, tiles, machines or files.
+//! shapes, dense tensors, scalar function names, random numbers, errors with a position, and the
+//! tokenizer of the text formats. Knows nothing of graphs, tiles, machines or files.
 
 pub mod dtype;
 pub mod error;
 pub mod float8;
 pub mod id;
 pub mod lexer;
+pub mod random;
 pub mod ranges;
 pub mod scalar;
 pub mod shape;

@@ -2,6 +2,7 @@
 //! a slice of any element type. Copies share the bytes until one is written to.
 
 use crate::{DType, Error, Result, Shape};
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use std::fmt;
 use std::sync::Arc;
@@ -126,6 +127,22 @@ impl Tensor {
     pub fn to_ints(&self) -> Vec<i128> {
         let size = self.dtype.size_bytes() as usize;
         self.bytes().chunks_exact(size).map(|chunk| self.dtype.read_int(chunk)).collect()
+    }
+
+    /// Floats rounded to another float type. Fast between f32 and f16.
+    pub fn rounded_to(&self, dtype: DType) -> Tensor {
+        let mut rounded = Tensor::zeros(dtype, self.shape.clone());
+        if let (Some(from), Some(to)) = (self.as_slice::<f32>(), rounded.as_mut_slice::<f16>()) {
+            to.convert_from_f32_slice(from);
+        } else if let (Some(from), Some(to)) = (self.as_slice::<f16>(), rounded.as_mut_slice::<f32>()) {
+            from.convert_to_f32_slice(to);
+        } else {
+            let (from_size, size) = (self.dtype.size_bytes() as usize, dtype.size_bytes() as usize);
+            let elements = self.bytes().chunks_exact(from_size);
+            let values = elements.map(|bytes| self.dtype.read_f64(bytes));
+            rounded.bytes_mut().chunks_exact_mut(size).zip(values).for_each(|(to, x)| dtype.write_f64(x, to));
+        }
+        rounded
     }
 
     /// The elements as a slice if the type is exactly `T`'s.

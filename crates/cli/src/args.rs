@@ -18,9 +18,14 @@ pub enum Command {
     Profile(ProfileArgs),
     /// Print the text of a model after a compiler pass
     Compile(CompileArgs),
+    /// Show how far predictions are from published measurements
+    Validate(ValidateArgs),
     /// The machines that models are compiled for
     #[command(subcommand)]
     System(SystemCommand),
+    /// Built-in models with seeded weights
+    #[command(subcommand)]
+    Zoo(ZooCommand),
 }
 
 #[derive(Subcommand)]
@@ -44,10 +49,27 @@ pub enum SystemCommand {
     },
 }
 
+#[derive(Subcommand)]
+pub enum ZooCommand {
+    /// List the built-in models
+    List {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write a built-in model as text
+    Export {
+        /// NAME or NAME?OPTION=VALUE&…: the model's sizes, dtype=f16, seed=1
+        name: String,
+        /// Where to; ends in .graph
+        file: PathBuf,
+    },
+}
+
 /// Where a model and its inputs come from.
 #[derive(ClapArgs)]
 pub struct ModelArgs {
-    /// A .onnx, .graph or .tile file
+    /// A .onnx, .graph or .tile file, or a built-in model: zoo:NAME or zoo:NAME?batch=16&dtype=f16 (see `pando
+    /// zoo list`)
     pub model: PathBuf,
     /// Give a named dimension a size
     #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
@@ -58,9 +80,10 @@ pub struct ModelArgs {
 pub struct RunArgs {
     #[command(flatten)]
     pub model: ModelArgs,
-    /// An input's values
-    #[arg(long = "input", value_name = "NAME=FILE.npy", value_parser = parse_input)]
-    pub inputs: Vec<(String, PathBuf)>,
+    /// An input's values: a .npy file, or a .npz file for all inputs it has arrays for. A model's only input needs no
+    /// name
+    #[arg(long = "input", value_name = "[NAME=]FILE", value_parser = parse_input)]
+    pub inputs: Vec<InputFile>,
     /// Draw the inputs that no file is given for, from this seed
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub random: u64,
@@ -76,6 +99,12 @@ pub struct RunArgs {
     /// Run this often and report the median time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub iterations: u64,
+    /// Measure every operation, and print the slowest
+    #[arg(long)]
+    pub profile_cpu: bool,
+    /// Measure every operation, and write the last run there for Perfetto or chrome://tracing
+    #[arg(long, value_name = "FILE.json")]
+    pub trace: Option<PathBuf>,
     /// Compute with the reference evaluator: slow, and the judge of everything else
     #[arg(long)]
     pub reference: bool,
@@ -147,6 +176,22 @@ pub struct CompileArgs {
     pub json: bool,
 }
 
+#[derive(ClapArgs)]
+pub struct ValidateArgs {
+    /// Only rows of this kind: kernel, exchange, product, stencil, host or model
+    #[arg(long, value_name = "NAME", conflicts_with = "row")]
+    pub group: Option<String>,
+    /// Only rows with this in their name
+    #[arg(long, value_name = "PATTERN")]
+    pub row: Option<String>,
+    /// Write what predictions can be trusted with, per kind, there
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["group", "row"])]
+    pub write: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Pass {
     /// The model as read, dimensions bound
@@ -196,6 +241,16 @@ fn parse_dim(text: &str) -> Result<(String, u64), String> {
     Ok((name, size))
 }
 
-fn parse_input(text: &str) -> Result<(String, PathBuf), String> {
-    split_pair(text).map(|(name, value)| (name, PathBuf::from(value)))
+/// `NAME=FILE`, or a file alone.
+#[derive(Clone, Debug)]
+pub struct InputFile {
+    pub name: Option<String>,
+    pub path: PathBuf,
+}
+
+fn parse_input(text: &str) -> Result<InputFile, String> {
+    if !text.contains('=') {
+        return Ok(InputFile { name: None, path: text.into() });
+    }
+    split_pair(text).map(|(name, path)| InputFile { name: Some(name), path: path.into() })
 }

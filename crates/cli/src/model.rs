@@ -24,11 +24,18 @@ pub struct GraphModel {
     pub outputs: Vec<(String, usize)>,
 }
 
-pub fn load(args: &ModelArgs) -> Result<Model> {
+/// What a built-in model's name begins with.
+const ZOO: &str = "zoo:";
+
+/// Reads a file, or builds a built-in model: with the batch that the compile options ask for, if its name says
+/// none.
+pub fn load(args: &ModelArgs, micro_batch: Option<u64>) -> Result<Model> {
     let path = &args.model;
     let name = path.display().to_string();
-    let known = path.exists() || name.starts_with("zoo:");
-    if !known {
+    if let Some(spec) = name.strip_prefix(ZOO) {
+        return load_zoo(spec, &args.dims, micro_batch).map(Model::Graph);
+    }
+    if !path.exists() {
         return Err(Error::in_file(&name, "there is no such file"));
     }
     match path.extension().and_then(|extension| extension.to_str()) {
@@ -38,19 +45,54 @@ pub fn load(args: &ModelArgs) -> Result<Model> {
             Err(Error::in_file(&name, "a tile program has no named dimensions; leave out --dim"))
         }
         Some("tile") => pando_tile::parse(&read_text(path)?, &name).map(Model::Tile),
-        _ if name.starts_with("zoo:") => {
-            Err(Error::new(format!("{name}: there are no built-in models yet; give a model file")))
-        }
         _ => Err(Error::in_file(&name, "is not a model file: its name must end in .graph, .onnx or .tile")),
     }
 }
 
+/// The bytes of a `.onnx` or `.graph` file called `name`.
+pub fn load_bytes(bytes: Vec<u8>, name: &str, dims: &[(String, u64)]) -> Result<GraphModel> {
+    // An ONNX file begins with the numbers of its fields, which are control characters; a text has none.
+    let is_text = !bytes.iter().any(|&byte| byte < b' ' && !b"\n\r\t".contains(&byte));
+    match String::from_utf8(bytes) {
+        Ok(text) if is_text => read_graph(&text, name, dims),
+        Ok(text) => read_onnx(text.into_bytes(), name, dims),
+        Err(error) => read_onnx(error.into_bytes(), name, dims),
+    }
+}
+
+fn load_zoo(spec: &str, dims: &[(String, u64)], micro_batch: Option<u64>) -> Result<GraphModel> {
+    let (name, mut options) = pando_zoo::parse(spec)?;
+    if let Some((dim, size)) = dims.first() {
+        return Err(Error::new(format!(
+            "--dim {dim}={size}: the sizes of a built-in model are in its name, such as zoo:{name}?batch=4"
+        )));
+    }
+    let has_batch = pando_zoo::describe(name)?.sizes.iter().any(|&(size, _)| size == BATCH);
+    let says_batch = options.sizes.iter().any(|(size, _)| size == BATCH);
+    if let Some(batch) = micro_batch.filter(|_| has_batch && !says_batch) {
+        options = options.with_size(BATCH, batch);
+    }
+    graph_model(pando_zoo::build(name, &options)?)
+}
+
+/// The size of a built-in model that `--micro-batch` sets.
+const BATCH: &str = "batch";
+
 fn load_graph(path: &Path, name: &str, dims: &[(String, u64)]) -> Result<GraphModel> {
-    let mut module = pando_graph::parse(&read_text(path)?, name)?;
+    read_graph(&read_text(path)?, name, dims)
+}
+
+fn read_graph(text: &str, name: &str, dims: &[(String, u64)]) -> Result<GraphModel> {
+    let mut module = pando_graph::parse(text, name)?;
     if !dims.is_empty() {
         module = bind_dims(&module, dims).map_err(|error| error.with_file(name))?;
     }
-    let main = module.main().ok_or_else(|| no_main().with_file(name))?;
+    graph_model(module).map_err(|error| error.with_file(name))
+}
+
+/// Values without a name are called after their position.
+fn graph_model(module: Module) -> Result<GraphModel> {
+    let main = module.main().ok_or_else(no_main)?;
     let func = &module.funcs[main];
     let named = |value: ValueId, position: usize, kind: &str| {
         let name = &func.values[value].name;
@@ -62,19 +104,29 @@ fn load_graph(path: &Path, name: &str, dims: &[(String, u64)]) -> Result<GraphMo
     Ok(GraphModel { inputs, outputs, module })
 }
 
+pub fn onnx_options(dims: &[(String, u64)]) -> pando_onnx::Options {
+    pando_onnx::Options { dims: dims.to_vec(), ..pando_onnx::Options::default() }
+}
+
 fn load_onnx(path: &Path, dims: &[(String, u64)]) -> Result<GraphModel> {
-    let options = pando_onnx::Options { dims: dims.to_vec(), ..pando_onnx::Options::default() };
-    let imported = pando_onnx::load_with(path, &options)?;
+    pando_onnx::load_with(path, &onnx_options(dims)).map(of_imported)
+}
+
+fn read_onnx(bytes: Vec<u8>, name: &str, dims: &[(String, u64)]) -> Result<GraphModel> {
+    pando_onnx::parse(bytes.into(), name, None, &onnx_options(dims)).map(of_imported)
+}
+
+pub fn of_imported(imported: pando_onnx::Imported) -> GraphModel {
     let outputs = imported.outputs.into_iter().filter_map(|output| match output.value {
         OutputValue::Result(position, _) => Some((output.name, position)),
         // Texts, lists and absent outputs are no tensors to print.
         _ => None,
     });
-    Ok(GraphModel {
+    GraphModel {
         outputs: outputs.collect(),
         inputs: imported.inputs.into_iter().map(|input| input.name).collect(),
         module: imported.module,
-    })
+    }
 }
 
 fn no_main() -> Error {
@@ -82,28 +134,28 @@ fn no_main() -> Error {
 }
 
 /// The module as the compile options want it: batch bound, precision set.
-pub fn prepared(module: &Module, options: &CompileOptions) -> Result<Module> {
+pub fn prepared(module: Module, options: &CompileOptions) -> Result<Module> {
     let bound = match options.micro_batch {
         Some(batch) => bind_batch(module, batch)?,
-        None => module.clone(),
+        None => module,
     };
-    Ok(with_precision(&bound, precision(options.precision)))
+    Ok(with_precision(bound, precision(options.precision)))
 }
 
 /// `--micro-batch` gives a size to the dimension that names batches. A model whose sizes are fixed already
 /// must agree.
-fn bind_batch(module: &Module, batch: u64) -> Result<Module> {
+fn bind_batch(module: Module, batch: u64) -> Result<Module> {
     const NAMES: [&str; 4] = ["N", "B", "batch", "batch_size"];
-    let text = main_types(module)?.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let text = main_types(&module)?.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     for name in NAMES {
-        let named = main_types(module)?.iter().any(|ty| ty.dims.iter().any(|dim| dim.to_string() == name));
+        let named = main_types(&module)?.iter().any(|ty| ty.dims.iter().any(|dim| dim.to_string() == name));
         if named {
-            return bind_dims(module, &[(name, batch)]);
+            return bind_dims(&module, &[(name, batch)]);
         }
     }
-    let fixed = main_types(module)?.first().and_then(|ty| ty.dims.first().and_then(pando_graph::Dim::known));
+    let fixed = main_types(&module)?.first().and_then(|ty| ty.dims.first().and_then(pando_graph::Dim::known));
     if fixed == Some(batch) {
-        return Ok(module.clone());
+        return Ok(module);
     }
     Err(Error::new(format!(
         "--micro-batch {batch}: main({text}) has no dimension named N, B, batch or batch_size to set; use --dim NAME=N"

@@ -1,9 +1,11 @@
-//! Tensors as `.npy` files (format version 1 to 3, little-endian, C order). f16 is stored as NumPy's `<f2`; types
+//! Tensors as `.npy` files and, to read, `.npz` archives of them (format version 1 to 3, little-endian, C order). f16 is stored as NumPy's `<f2`; types
 //! that NumPy lacks (bf16, f8) are written as f32, and f64 is read as f32. Our own reader: the sizes in a
 //! header are a stranger's, and the library we tried overflows on them.
 
+use crate::model::LARGEST_TENSOR_BYTES;
 use pando_base::{DType, Error, Result, Shape, Tensor};
 use pando_profile::write_bytes;
+use std::io::Read;
 use std::path::Path;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
@@ -13,6 +15,46 @@ pub fn read(path: &Path) -> Result<Tensor> {
     let bytes =
         std::fs::read(path).map_err(|error| Error::in_file(&name, format!("cannot be read: {error}")))?;
     decode(&bytes).map_err(|message| Error::in_file(&name, message))
+}
+
+/// All arrays of a `.npz` file, with their names.
+pub fn read_archive(path: &Path) -> Result<Vec<(String, Tensor)>> {
+    let wrong = |message: String| Error::in_file(path.display().to_string(), message);
+    let file = std::fs::File::open(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    let not_archive = |error: &dyn std::fmt::Display| wrong(format!("is not a .npz file: {error}"));
+    let mut archive =
+        zip::ZipArchive::new(std::io::BufReader::new(file)).map_err(|error| not_archive(&error))?;
+    let mut arrays = Vec::new();
+    for index in 0..archive.len() {
+        let entry = archive.by_index(index).map_err(|error| not_archive(&error))?;
+        let name = entry.name().map_err(|error| not_archive(&error))?.into_owned();
+        let name = name.strip_suffix(".npy").unwrap_or(&name).to_string();
+        let mut bytes = Vec::new();
+        // A few compressed bytes may stand for any number of them.
+        entry
+            .take(LARGEST_TENSOR_BYTES + (1 << 16))
+            .read_to_end(&mut bytes)
+            .map_err(|error| not_archive(&error))?;
+        let tensor = decode(&bytes).map_err(|message| wrong(format!("array '{name}' {message}")))?;
+        arrays.push((name, tensor));
+    }
+    Ok(arrays)
+}
+
+/// The array of this name in a `.npz` file, or its only one.
+pub fn read_from_archive(path: &Path, name: &str) -> Result<Tensor> {
+    let mut arrays = read_archive(path)?;
+    if let Some(at) = arrays.iter().position(|(known, _)| known == name) {
+        return Ok(arrays.swap_remove(at).1);
+    }
+    if arrays.len() == 1 {
+        return Ok(arrays.swap_remove(0).1);
+    }
+    let known: Vec<&str> = arrays.iter().map(|(name, _)| name.as_str()).collect();
+    Err(Error::in_file(
+        path.display().to_string(),
+        format!("has no array '{name}'; its arrays are {}", known.join(", ")),
+    ))
 }
 
 fn decode(bytes: &[u8]) -> Result<Tensor, String> {

@@ -139,13 +139,16 @@ impl<'a> Memory<'a> {
     }
 }
 
+/// Start, since the run began, and duration of each step, in seconds.
+pub type Timing = Vec<(f64, f64)>;
+
 /// What a step may use.
 pub struct Run<'a> {
     pub pool: &'a Pool,
     pub memory: Memory<'a>,
     pub plan: &'a Plan,
     children: &'a mut [Frame],
-    timing: Option<&'a mut Vec<f64>>,
+    timing: Option<&'a mut Timing>,
 }
 
 impl Run<'_> {
@@ -180,7 +183,7 @@ pub unsafe fn run(
     pool: &Pool,
     inputs: impl Iterator<Item = *const u8>,
     results: impl Iterator<Item = (BufferId, *mut u8)>,
-    timing: Option<&mut Vec<f64>>,
+    timing: Option<&mut Timing>,
 ) -> Result<()> {
     for (buffer, address) in results {
         frame.pointers[buffer.index()] = address;
@@ -191,19 +194,20 @@ pub unsafe fn run(
     run_steps(plan, frame, pool, timing)
 }
 
-fn run_steps(plan: &Plan, frame: &mut Frame, pool: &Pool, timing: Option<&mut Vec<f64>>) -> Result<()> {
+fn run_steps(plan: &Plan, frame: &mut Frame, pool: &Pool, timing: Option<&mut Timing>) -> Result<()> {
     let memory = Memory(&frame.pointers);
     let mut run = Run { pool, memory, plan, children: &mut frame.children, timing };
+    let begin = std::time::Instant::now();
     for step in &plan.steps {
         if run.timing.is_none() {
             step.run(&mut run)?;
             continue;
         }
-        let start = std::time::Instant::now();
+        let start = begin.elapsed().as_secs_f64();
         step.run(&mut run)?;
-        let seconds = start.elapsed().as_secs_f64();
+        let seconds = begin.elapsed().as_secs_f64() - start;
         if let Some(timing) = &mut run.timing {
-            timing.push(seconds);
+            timing.push((start, seconds));
         }
     }
     Ok(())

@@ -32,6 +32,9 @@ pub struct FlatNode {
     pub work: Work,
     pub operands: Vec<ValueIndex>,
     pub results: Vec<ValueIndex>,
+    /// What a user calls it: the name of its first result, or of the next node that has one, which it is likely
+    /// to be a part of. Inside a call, the name of the call's result. Empty if there is none.
+    pub name: Arc<str>,
 }
 
 pub enum Work {
@@ -41,6 +44,11 @@ pub enum Work {
     Composite(Composite),
     /// Results, and perhaps operands, in blocks of channels.
     BlockedConv(Box<BlockedConv>),
+    /// Channels of an image in blocks, `[groups, each]`, as `[each, groups]`.
+    Shuffle {
+        channels: usize,
+        groups: usize,
+    },
     If {
         then: Box<Flat>,
         otherwise: Box<Flat>,
@@ -53,16 +61,22 @@ pub enum Work {
         count: u64,
         body: Box<Flat>,
     },
+    /// Operands and results are cut in so many parts along axis 0, each the body's.
+    Images {
+        count: usize,
+        body: Box<Flat>,
+    },
 }
 
 /// A function of a valid module whose dimensions are all known.
 pub fn flatten(module: &Module, func: FuncId, constants: &mut Constants, fuse: bool) -> Result<Flat> {
-    let mut flattener = Flattener { module, constants, fuse, flat: Flat::default() };
+    let mut flattener = Flattener { module, constants, fuse, flat: Flat::default(), call: None };
     let func = &module.funcs[func];
     let types = func.param_types();
     let params: Vec<ValueIndex> = types.into_iter().map(|ty| flattener.value(ty)).collect::<Result<_>>()?;
     let results = flattener.body(func, &params)?;
     let mut flat = flattener.flat;
+    flat.name_the_nameless();
     (flat.params, flat.results) = (params, results);
     Ok(blocked(flat))
 }
@@ -72,6 +86,8 @@ struct Flattener<'a> {
     constants: &'a mut Constants,
     fuse: bool,
     flat: Flat,
+    /// The name of the result of the call that is being written out.
+    call: Option<Arc<str>>,
 }
 
 impl Flattener<'_> {
@@ -104,13 +120,38 @@ impl Flattener<'_> {
         if let Op::Call(callee) = node.op {
             let callee = &self.module.funcs[callee];
             return match recognise(self.module, callee).filter(|_| self.fuse) {
-                Some(composite) => self.push(Work::Composite(composite), operands, &callee.result_types()),
-                None => self.body(callee, &operands),
+                Some(composite) => {
+                    let name = self.name(func, node);
+                    self.push(Work::Composite(composite), operands, &callee.result_types(), name)
+                }
+                None => self.call(func, node, callee, &operands),
             };
         }
         let types = func.operand_types(&node.results);
         let work = self.work(&node.op)?;
-        self.push(work, operands, &types)
+        let name = self.name(func, node);
+        self.push(work, operands, &types, name)
+    }
+
+    fn call(
+        &mut self,
+        func: &Func,
+        node: &Node,
+        callee: &Func,
+        operands: &[ValueIndex],
+    ) -> Result<Vec<ValueIndex>> {
+        let name = self.name(func, node);
+        let outer = self.call.replace(name);
+        let results = self.body(callee, operands);
+        self.call = outer;
+        results
+    }
+
+    fn name(&self, func: &Func, node: &Node) -> Arc<str> {
+        match &self.call {
+            Some(name) => name.clone(),
+            None => node.results.first().map_or("", |&result| func.values[result].name.as_str()).into(),
+        }
     }
 
     fn push(
@@ -118,9 +159,10 @@ impl Flattener<'_> {
         work: Work,
         operands: Vec<ValueIndex>,
         types: &[&TensorType],
+        name: Arc<str>,
     ) -> Result<Vec<ValueIndex>> {
         let results: Vec<ValueIndex> = types.iter().map(|ty| self.value(ty)).collect::<Result<_>>()?;
-        self.flat.nodes.push(FlatNode { work, operands, results: results.clone() });
+        self.flat.nodes.push(FlatNode { work, operands, results: results.clone(), name });
         Ok(results)
     }
 
@@ -145,11 +187,21 @@ impl Flattener<'_> {
 }
 
 impl Flat {
-    /// The node that makes each value; none makes a parameter.
+    fn name_the_nameless(&mut self) {
+        let mut next: Arc<str> = "".into();
+        for node in self.nodes.iter_mut().rev() {
+            match node.name.is_empty() {
+                true => node.name = next.clone(),
+                false => next = node.name.clone(),
+            }
+        }
+    }
+
+    /// The node that makes each value.
     pub fn makers(&self) -> Vec<Option<usize>> {
         let mut makers = vec![None; self.values.len()];
         for (index, node) in self.nodes.iter().enumerate() {
-            node.results.iter().for_each(|&result| makers[result] = Some(index));
+            node.results.iter().for_each(|&value| makers[value] = Some(index));
         }
         makers
     }

@@ -6,6 +6,14 @@
 //! (`plan/memory.rs`), constants are folded, packed once and held once (`constants.rs`). Kernels (`kernel/`)
 //! exist for each level of instructions ([`Isa`]).
 //!
+//! Convolutions of f32 images have a layout of their own: channels in blocks of 16, the lanes of a register
+//! (`plan/layout.rs`), through chains of convolutions, pools, sums and activations, with copies only where
+//! other ops come in. Kernels are direct (`kernel/conv.rs`), or Winograd's where that is faster and as exact
+//! (`step/conv/winograd.rs`); scale, shift, residual and bounds are done before results leave the registers,
+//! activations while they are in the L1 cache (`plan/blocked.rs`). Batches go through some images at a time, so
+//! that intermediate results stay in the caches (`images.rs`). The floor is the multiply-add units: on Zen 4
+//! direct kernels reach 92 to 99 % of them, ResNet-50 as a whole 108 % of what direct kernels could.
+//!
 //! Results are those of the graph's evaluator but for rounding: f32 arithmetic in f32. They do not depend
 //! on the number of threads and are the same bits from run to run.
 
@@ -13,6 +21,7 @@ mod constants;
 mod errors;
 mod exec;
 mod flat;
+mod images;
 mod isa;
 mod kernel;
 mod model;
@@ -24,5 +33,5 @@ mod step;
 mod view;
 
 pub use isa::Isa;
-pub use model::{Model, StepTime, compile, compile_owned};
+pub use model::{Input, Model, StepTime, compile, compile_owned, medians};
 pub use options::{CompileOptions, MatmulPrecision};

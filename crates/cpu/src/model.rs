@@ -4,23 +4,73 @@
 
 use crate::constants::Constants;
 use crate::errors;
-use crate::exec::{self, Frame};
+use crate::exec::{self, Frame, Timing};
 use crate::flat::flatten;
+use crate::images;
 use crate::options::CompileOptions;
 use crate::plan::{self, Packed, Place, Plan};
 use crate::pool::Pool;
+use crate::step::Step;
 use crate::view::BufferId;
 use pando_base::{DType, Result, Shape, Tensor};
 use pando_graph::{Dim, Func, FuncId, Module, bind_dims, check_expanded_size, rebuild};
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Time of one step of a run.
+/// Time and work of one step of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepTime {
     /// The kind of step: `gemm`, `elementwise`, …
-    pub name: &'static str,
+    pub kind: &'static str,
+    /// The value it computes, as the model calls it; empty if it has no name. Steps may share one.
+    pub name: Arc<str>,
+    /// Sizes of its first result as it lies in memory: images may have their channels in blocks.
+    pub sizes: Vec<usize>,
+    /// Since the run began.
+    pub start_seconds: f64,
     pub seconds: f64,
+    /// Multiplications and additions of products; 0 where bytes are the measure of the work.
+    pub flops: u64,
+    /// What it must read and write at least.
+    pub bytes: u64,
+}
+
+/// The median duration of each step over runs of the same plan; the rest is the first run's.
+pub fn medians(runs: &[Vec<StepTime>]) -> Vec<StepTime> {
+    let mut steps = runs.first().cloned().unwrap_or_default();
+    for (index, step) in steps.iter_mut().enumerate() {
+        let mut seconds: Vec<f64> = runs.iter().map(|run| run[index].seconds).collect();
+        seconds.sort_by(f64::total_cmp);
+        step.seconds = seconds[seconds.len() / 2];
+    }
+    steps
+}
+
+/// An input that stays where it is: dense, row-major, little-endian.
+#[derive(Clone, Debug)]
+pub struct Input<'a> {
+    dtype: DType,
+    shape: Shape,
+    bytes: &'a [u8],
+}
+
+impl<'a> Input<'a> {
+    /// Addresses that bytes of an input must be a multiple of.
+    pub const ALIGNMENT: usize = 8;
+
+    /// # Panics
+    /// If the number of bytes is not the shape's, or their address not a multiple of [`Input::ALIGNMENT`].
+    pub fn new(dtype: DType, shape: Shape, bytes: &'a [u8]) -> Self {
+        assert_eq!(bytes.len() as u64, shape.num_elements() * dtype.size_bytes(), "bytes of {dtype}{shape}");
+        assert!(bytes.is_empty() || bytes.as_ptr().addr().is_multiple_of(Self::ALIGNMENT), "{dtype}{shape}");
+        Input { dtype, shape, bytes }
+    }
+}
+
+impl<'a> From<&'a Tensor> for Input<'a> {
+    fn from(tensor: &'a Tensor) -> Self {
+        Input { dtype: tensor.dtype(), shape: tensor.shape().clone(), bytes: tensor.bytes() }
+    }
 }
 
 /// Ready to run. Runs at the same time are safe; they share the threads.
@@ -76,12 +126,18 @@ fn rebuilt(module: Module) -> Result<Module> {
 impl Model {
     /// The results for these inputs. Named dimensions take their numbers from the inputs' shapes.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        self.run_timed(&borrowed(inputs), None)
+    }
+
+    /// As [`Model::run`], on inputs that somebody else owns.
+    pub fn run_borrowed(&self, inputs: &[Input]) -> Result<Vec<Tensor>> {
         self.run_timed(inputs, None)
     }
 
     /// As [`Model::run`], into tensors of the results' types and shapes: nothing is allocated once a run
     /// with these shapes has been.
     pub fn run_into(&self, inputs: &[Tensor], outputs: &mut [Tensor]) -> Result<()> {
+        let inputs = &borrowed(inputs);
         let planned = self.planned(&self.checked_shapes(inputs)?)?;
         let results = &planned.plan.results;
         if outputs.len() != results.len() {
@@ -99,11 +155,25 @@ impl Model {
 
     /// The results and the time of every step.
     pub fn profile(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, Vec<StepTime>)> {
+        self.profile_borrowed(&borrowed(inputs))
+    }
+
+    /// As [`Model::profile`], on inputs that somebody else owns.
+    pub fn profile_borrowed(&self, inputs: &[Input]) -> Result<(Vec<Tensor>, Vec<StepTime>)> {
         let mut seconds = Vec::new();
         let results = self.run_timed(inputs, Some(&mut seconds))?;
         let planned = self.planned(&self.checked_shapes(inputs)?)?;
         let times = planned.plan.steps.iter().zip(seconds);
-        Ok((results, times.map(|(step, seconds)| StepTime { name: step.name(), seconds }).collect()))
+        let step_time = |(step, (start_seconds, seconds)): (&Step, (f64, f64))| StepTime {
+            kind: step.kind_name(),
+            name: step.name.clone(),
+            sizes: step.outputs.first().map_or(Vec::new(), |view| view.sizes.to_vec()),
+            start_seconds,
+            seconds,
+            flops: step.flops(),
+            bytes: step.bytes(),
+        };
+        Ok((results, times.map(step_time).collect()))
     }
 
     /// Bytes of the arena that runs with these input shapes use, and of constants prepared for them.
@@ -112,7 +182,7 @@ impl Model {
         Ok((planned.plan.arena_bytes, planned.plan.kept_bytes))
     }
 
-    fn run_timed(&self, inputs: &[Tensor], timing: Option<&mut Vec<f64>>) -> Result<Vec<Tensor>> {
+    fn run_timed(&self, inputs: &[Input], timing: Option<&mut Timing>) -> Result<Vec<Tensor>> {
         let planned = self.planned(&self.checked_shapes(inputs)?)?;
         let results = planned.plan.results.iter();
         let mut outputs: Vec<Tensor> =
@@ -125,13 +195,13 @@ impl Model {
     fn run_planned(
         &self,
         planned: &Planned,
-        inputs: &[Tensor],
+        inputs: &[Input],
         outputs: &mut [Tensor],
-        timing: Option<&mut Vec<f64>>,
+        timing: Option<&mut Timing>,
     ) -> Result<()> {
         let plan = &planned.plan;
         let mut frame = lock(&planned.frames).pop().unwrap_or_else(|| Frame::new(plan));
-        let pointers = inputs.iter().map(|tensor| tensor.bytes().as_ptr());
+        let pointers = inputs.iter().map(|input| input.bytes.as_ptr());
         let mut copied = Vec::new();
         let mut direct: Vec<(BufferId, *mut u8)> = Vec::new();
         for (view, output) in plan.results.iter().zip(outputs) {
@@ -160,22 +230,19 @@ impl Model {
     }
 
     /// The inputs' shapes if they suit the parameters, names aside.
-    fn checked_shapes(&self, inputs: &[Tensor]) -> Result<Vec<Shape>> {
+    fn checked_shapes(&self, inputs: &[Input]) -> Result<Vec<Shape>> {
         let types = self.main_func().param_types();
         if types.len() != inputs.len() {
             return Err(errors::wrong_input_count(types.len(), inputs.len()));
         }
-        for (position, (tensor, ty)) in inputs.iter().zip(types).enumerate() {
+        for (position, (input, ty)) in inputs.iter().zip(types).enumerate() {
             let fits = |(dim, &size): (&Dim, &u64)| dim.known().is_none_or(|known| known == size);
-            let same_rank = ty.rank() == tensor.shape().rank();
-            if tensor.dtype() != ty.dtype
-                || !same_rank
-                || !ty.dims.iter().zip(tensor.shape().iter()).all(fits)
-            {
-                return Err(errors::wrong_input(position, ty, tensor.dtype(), tensor.shape()));
+            let same_rank = ty.rank() == input.shape.rank();
+            if input.dtype != ty.dtype || !same_rank || !ty.dims.iter().zip(input.shape.iter()).all(fits) {
+                return Err(errors::wrong_input(position, ty, input.dtype, &input.shape));
             }
         }
-        Ok(inputs.iter().map(|tensor| tensor.shape().clone()).collect())
+        Ok(inputs.iter().map(|input| input.shape.clone()).collect())
     }
 
     fn planned(&self, shapes: &[Shape]) -> Result<Arc<Planned>> {
@@ -186,6 +253,7 @@ impl Model {
         let bound = if bindings.is_empty() { None } else { Some(bind_dims(&self.module, &bindings)?) };
         let module = bound.as_ref().unwrap_or(&self.module);
         let flat = flatten(module, self.main, &mut lock(&self.constants), self.options.fuse)?;
+        let flat = if self.options.fuse { images::split(flat, self.pool.threads()) } else { flat };
         let plan = plan::plan(&flat, &self.options, &self.pool, &mut lock(&self.packed))?;
         let planned = Arc::new(Planned { plan, frames: Mutex::default() });
         lock(&self.plans).insert(shapes.to_vec(), Arc::clone(&planned));
@@ -209,6 +277,10 @@ impl Model {
         }
         Ok(bindings)
     }
+}
+
+fn borrowed(inputs: &[Tensor]) -> Vec<Input<'_>> {
+    inputs.iter().map(Input::from).collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

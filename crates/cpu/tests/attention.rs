@@ -90,7 +90,7 @@ fn check(s: Sizes, masked: bool) {
     }
     let model = compile(&module, &options(Isa::detect(), 1, true)).unwrap();
     let (_, steps) = model.profile(&inputs).unwrap();
-    let count = |name: &str| steps.iter().filter(|step| step.name == name).count();
+    let count = |name: &str| steps.iter().filter(|step| step.kind == name).count();
     assert_eq!((count("attention"), count("gemm"), count("softmax")), (1, 0, 0), "{s:?}: {steps:?}");
 }
 

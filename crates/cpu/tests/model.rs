@@ -76,7 +76,7 @@ fn composites_are_recognised_and_epilogues_attached() {
     let module = layer(DType::F32);
     let model = compile(&module, &CompileOptions { threads: 1, ..CompileOptions::default() }).unwrap();
     let (_, steps) = model.profile(&[normal(9, &[10, 24])]).unwrap();
-    let count = |name: &str| steps.iter().filter(|step| step.name == name).count();
+    let count = |name: &str| steps.iter().filter(|step| step.kind == name).count();
     let found = ["attention", "softmax", "log_softmax", "layer_norm", "rms_norm", "gemm"].map(count);
     assert_eq!(found, [1, 0, 1, 1, 1, 5], "{steps:?}");
     // The residual of the attention, whose product is read twice.

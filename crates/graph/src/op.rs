@@ -4,6 +4,7 @@
 
 use crate::module::{ConstId, FuncId};
 use crate::types::{Dim, Dims};
+pub use pando_base::random::Distribution;
 use pando_base::{BinaryFn, CompareFn, DType, ReduceFn, UnaryFn};
 use smallvec::{SmallVec, smallvec};
 use std::fmt;
@@ -92,23 +93,6 @@ pub enum Op {
         count: u64,
         body: FuncId,
     },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Distribution {
-    /// `[0, 1)` for floats, every value equally likely for integers.
-    Uniform,
-    /// Mean 0, standard deviation 1; floats only.
-    Normal,
-}
-
-impl Distribution {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Distribution::Uniform => "uniform",
-            Distribution::Normal => "normal",
-        }
-    }
 }
 
 /// `begin, begin + step, …` below `end`, per dimension. `end` may be the operand's own named size.

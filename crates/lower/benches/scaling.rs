@@ -3,10 +3,10 @@
 //! 1,472. Medians (and, since machines are shared, best) of `ROUNDS` rounds, all configurations in turn within
 //! a round.
 //!
-//! The floor is the search over splits, which follows the sizes of the products (every split that changes the
-//! largest block); more tiles admit more of those splits until all are admitted. Memory sums and exchanges
-//! visit each block of a layout once, some tens of nanoseconds each: that is the only part that follows the
-//! tiles.
+//! Replicas cost nothing. Of tiles, 256 times as many (64 to 16,384, eleven times the largest chip) take 15 times the
+//! 0.14 ms: more tiles admit more splits, which the search bounds rather than tries; an exchange looks at every tile
+//! once, about 15 ns; the rest follows the classes and runs of tiles of the layouts. On two cores shared with
+//! others: 0.14 ms at 64 tiles, 0.5 at 1,472, 2.1 at 16,384; program text 4.6 to 6.7 kB.
 //!
 //! `cargo bench -p pando-lower -- --json` prints one JSON object.
 

@@ -70,7 +70,7 @@ fn fullest_holder(
     id: VarId,
     over_time: &pando_tile::memory::MemoryOverTime,
 ) -> (u32, u32) {
-    let (_, tile) = pando_tile::memory::var_bytes(&program.vars[id]).max();
+    let (_, tile) = program.vars[id].fullest_tile();
     let (first, last) = placed.live.ranges[id].expect("only live variables are asked about");
     let point =
         (first..=last).max_by_key(|&point| (over_time.peaks[point as usize].0, std::cmp::Reverse(point)));
@@ -83,7 +83,8 @@ fn step_name(program: &Program, step: &Step) -> String {
         Step::Exchange(id) => format!("exchange before {}", program.exchanges[*id].name),
         Step::HostIn(var) => format!("host input %{}", program.vars[*var].name),
         Step::HostOut(var) => format!("host output %{}", program.vars[*var].name),
-        Step::Repeat { .. } => "loop".into(),
+        Step::Repeat { .. } | Step::While { .. } => "loop".into(),
+        Step::If { .. } => "branch".into(),
     }
 }
 

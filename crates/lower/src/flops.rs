@@ -1,12 +1,23 @@
 //! How much work a model is, whatever machine does it.
 
-use pando_graph::{Func, Module, Node, Op, ValueId};
+use pando_graph::{Func, FuncId, Module, Node, Op, ValueId};
 
 /// Floating-point operations of one run of an inlined module: two per multiply–add, one per element of an
-/// elementwise result or reduced operand, none for movement.
+/// elementwise result or reduced operand, none for movement. The longer side of a branch counts, a loop with
+/// a condition as running once.
 pub fn model_flops(module: &Module) -> u64 {
-    let funcs = module.funcs.values();
-    funcs.flat_map(|func| func.nodes.values().map(|node| node_flops(func, node))).fold(0, u64::saturating_add)
+    module.funcs.values().next().map_or(0, |main| func_flops(module, main))
+}
+
+fn func_flops(module: &Module, func: &Func) -> u64 {
+    let inner = |id: FuncId| func_flops(module, &module.funcs[id]);
+    let flops = |node: &Node| match node.op {
+        Op::Repeat { count, body } => inner(body).saturating_mul(count),
+        Op::If { then_func, else_func } => inner(then_func).max(inner(else_func)),
+        Op::While { cond, body } => inner(cond).saturating_add(inner(body)),
+        _ => node_flops(func, node),
+    };
+    func.nodes.values().map(flops).fold(0, u64::saturating_add)
 }
 
 fn node_flops(func: &Func, node: &Node) -> u64 {
@@ -16,7 +27,11 @@ fn node_flops(func: &Func, node: &Node) -> u64 {
     let size = |value: ValueId, dim: usize| func.ty(value).dims[dim].known().unwrap_or(0);
     match &node.op {
         Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select => out,
-        Op::Reduce { .. } => elements(node.operands[0]),
+        Op::Reduce { .. } | Op::Scan(_) => elements(node.operands[0]),
+        Op::Scatter { combine: Some(_), .. } => elements(node.operands[2]),
+        Op::ReduceWindow(window) => {
+            window.window.iter().fold(out, |product, &size| product.saturating_mul(size))
+        }
         Op::Dot(dot) => {
             let summed: u64 = dot.contract.iter().map(|&(dim, _)| size(node.operands[0], dim)).product();
             out.saturating_mul(summed).saturating_mul(2)

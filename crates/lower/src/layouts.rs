@@ -145,6 +145,29 @@ pub fn without_copies(layout: &Layout, shape: &[u64]) -> Layout {
     normalize(&Layout { grid, region: layout.region.clone() }, shape)
 }
 
+/// Whether every tile of one normalised layout has what another one gives it, so that nothing need move.
+/// Says no where that takes more than a look at each dimension by itself.
+pub fn holds(home: &Layout, wanted: &Layout, shape: &[u64]) -> bool {
+    let inside = |(dim, (held, span)): (usize, (&Span, &Span))| {
+        let along = |span: &Span| span.axis().map_or(1, |axis| home.grid.axes[axis].extent);
+        let together = held.axis() == span.axis() || along(held) == 1 || along(span) == 1;
+        together && {
+            let axis = held.axis().or(span.axis());
+            let mut coordinates: SmallVec<[u32; 4]> = SmallVec::from_elem(0, home.grid.axes.len());
+            (0..axis.map_or(1, |axis| home.grid.axes[axis].extent)).all(|coordinate| {
+                if let Some(axis) = axis {
+                    coordinates[axis] = coordinate;
+                }
+                let bounds = |span: &Span| span.bounds(&home.grid, &coordinates, shape[dim]);
+                let (held, wanted) = (bounds(held), bounds(span));
+                wanted.0 >= wanted.1 || (held.0 <= wanted.0 && wanted.1 <= held.1)
+            })
+        }
+    };
+    home == wanted
+        || (home.grid == wanted.grid && home.region.iter().zip(&wanted.region).enumerate().all(inside))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,6 +180,20 @@ mod tests {
             shares.dedup();
             assert_eq!(counts.iter().map(|&count| units.div_ceil(count)).collect::<Vec<_>>(), shares);
         }
+    }
+
+    #[test]
+    fn layouts_that_hold_others() {
+        let layout = |span| Layout { grid: Grid::packed(0, &[4]), region: Region::from_slice(&[span]) };
+        let rows = layout(Span::Part(Part::even(0, 16, 4)));
+        let window = |mul, lo, hi| layout(Span::Part(Part { mul, lo, hi, ..Part::even(0, 8, 1) }));
+        // Outputs 0..8 in pairs: inputs 2y and 2y + 1 are there, 2y + 2 is not.
+        assert!(holds(&rows, &window(2, 0, 2), &[16]) && holds(&rows, &window(2, 1, 2), &[16]));
+        assert!(!holds(&rows, &window(2, 0, 3), &[16]) && !holds(&rows, &window(2, -1, 2), &[16]));
+        assert!(!holds(&rows, &layout(Span::full(16)), &[16]));
+        assert!(holds(&layout(Span::full(16)), &rows, &[16]));
+        let other = Layout { grid: Grid::packed(1, &[4]), ..rows.clone() };
+        assert!(!holds(&rows, &other, &[16]));
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod layouts;
 mod place;
 mod plan;
 mod prepare;
+mod rewrite;
 
 pub use emit::{Emitted, emit};
 pub use fit::{Origin, fit};

@@ -8,6 +8,7 @@
 use pando_machine::Machine;
 use pando_tile::liveness::{Liveness, liveness};
 use pando_tile::memory::{FixedMemory, fixed_memory};
+use pando_tile::traffic::Traffic;
 use pando_tile::{Placement, Program, Role, VarId};
 
 /// Alignment of variables: the widest access (hardware.md section 2, ld128).
@@ -33,7 +34,7 @@ struct Item {
 /// Places all variables that are used. O(variables²) at worst; independent of the number of tiles.
 pub fn place(program: &Program, machine: &Machine) -> Placed {
     let live = liveness(program);
-    let fixed = fixed_memory(program, &machine.chip);
+    let fixed = fixed_memory(program, &machine.chip, &Traffic::new(program, &machine.chip));
     let base_bytes = (fixed.total().max().0.max(0) as u64).next_multiple_of(ALIGN_BYTES);
     let mut items: Vec<Item> = program
         .vars

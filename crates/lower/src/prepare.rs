@@ -2,63 +2,109 @@
 //! lowered is found.
 
 use crate::errors;
+use crate::rewrite::simpler;
 use pando_base::{DType, Id, Result, SideTable};
-use pando_graph::{Conv, Dot, Func, FuncId, Module, Node, Op, ValueDef, ValueId, check_expanded_size};
+use pando_graph::{
+    Conv, Dot, Func, FuncId, Module, Node, Op, ReduceWindow, ValueDef, ValueId, check_expanded_size,
+};
+use rustc_hash::FxHashMap;
 
-/// A module whose only function is `main`, without calls: callees' nodes stand in their place. Names of
-/// inlined values get the callee's name before them.
+/// A module whose first function is `main`, without calls and with operations in simpler terms: callees' nodes stand in their place. The functions
+/// that branches and loops run follow, each of them without calls, too. Names of inlined values get the
+/// callee's name before them.
 pub fn inline_calls(module: &Module) -> Result<Module> {
     let main = module.main().ok_or_else(errors::no_main)?;
     check_expanded_size(module)?;
-    let mut out = Module { consts: module.consts.clone(), ..Module::default() };
-    let source = &module.funcs[main];
-    let mut target = Func::new(&source.name);
-    let args: Vec<ValueId> = source
-        .params
-        .iter()
-        .map(|&p| target.push_param(&source.values[p].name, source.ty(p).clone()))
-        .collect();
-    target.results = inline_into(module, main, &args, "", &mut target);
-    out.funcs.push(target);
-    Ok(out)
+    let out = Module { consts: module.consts.clone(), ..Module::default() };
+    let mut inliner = Inliner { module, out, done: FxHashMap::default() };
+    inliner.func(main);
+    Ok(inliner.out)
 }
 
-/// Appends the nodes of `func` to `target` and returns its results' values there.
-fn inline_into(
-    module: &Module,
-    func: FuncId,
-    args: &[ValueId],
-    prefix: &str,
-    target: &mut Func,
-) -> Vec<ValueId> {
-    let source = &module.funcs[func];
-    let mut map: SideTable<ValueId, Option<ValueId>> = SideTable::default();
-    for (&param, &arg) in source.params.iter().zip(args) {
-        map[param] = Some(arg);
-    }
-    for (id, node) in source.nodes.iter() {
-        let operands: Vec<ValueId> =
-            node.operands.iter().map(|&v| map[v].expect("operands come first")).collect();
-        let results = match node.op {
-            Op::Call(callee) => {
-                let name = &source.values[node.results[0]].name;
-                let label = if name.is_empty() { module.funcs[callee].name.clone() } else { name.clone() };
-                let unique = format!("{prefix}{label}.{id}.");
-                let before = target.values.len();
-                let results = inline_into(module, callee, &operands, &unique, target);
-                for (&old, &new) in node.results.iter().zip(&results).filter(|(_, new)| new.index() >= before)
-                {
-                    keep_name(&source.values[old].name, new, prefix, target);
-                }
-                results
-            }
-            _ => copy_node(source, node, operands, prefix, target),
-        };
-        for (&old, new) in node.results.iter().zip(results) {
-            map[old] = Some(new);
+struct Inliner<'a> {
+    module: &'a Module,
+    out: Module,
+    /// Functions of the module that stand in `out` already.
+    done: FxHashMap<FuncId, FuncId>,
+}
+
+impl Inliner<'_> {
+    /// A function without calls. Recursion ends since a valid module's functions do not run themselves.
+    fn func(&mut self, id: FuncId) -> FuncId {
+        if let Some(&done) = self.done.get(&id) {
+            return done;
         }
+        let source = &self.module.funcs[id];
+        let place = self.out.funcs.push(Func::new(&source.name));
+        let mut target = Func::new(&source.name);
+        let params = source.params.iter();
+        let args: Vec<ValueId> =
+            params.map(|&p| target.push_param(&source.values[p].name, source.ty(p).clone())).collect();
+        target.results = self.inline_into(id, &args, "", &mut target);
+        self.out.funcs[place] = target;
+        self.done.insert(id, place);
+        place
     }
-    source.results.iter().map(|&v| map[v].expect("results are values of the function")).collect()
+
+    /// Appends the nodes of `func` to `target` and returns its results' values there.
+    fn inline_into(
+        &mut self,
+        func: FuncId,
+        args: &[ValueId],
+        prefix: &str,
+        target: &mut Func,
+    ) -> Vec<ValueId> {
+        let source = &self.module.funcs[func];
+        let mut map: SideTable<ValueId, Option<ValueId>> = SideTable::default();
+        for (&param, &arg) in source.params.iter().zip(args) {
+            map[param] = Some(arg);
+        }
+        for (id, node) in source.nodes.iter() {
+            let operands: Vec<ValueId> =
+                node.operands.iter().map(|&v| map[v].expect("operands come first")).collect();
+            let results = match node.op {
+                Op::Call(callee) => {
+                    let name = &source.values[node.results[0]].name;
+                    let label =
+                        if name.is_empty() { self.module.funcs[callee].name.clone() } else { name.clone() };
+                    let unique = format!("{prefix}{label}.{id}.");
+                    let before = target.values.len();
+                    let results = self.inline_into(callee, &operands, &unique, target);
+                    let new = node.results.iter().zip(&results).filter(|(_, new)| new.index() >= before);
+                    new.for_each(|(&old, &new)| keep_name(&source.values[old].name, new, prefix, target));
+                    results
+                }
+                _ => self.copy_node(source, node, operands, prefix, target),
+            };
+            for (&old, new) in node.results.iter().zip(results) {
+                map[old] = Some(new);
+            }
+        }
+        source.results.iter().map(|&v| map[v].expect("results are values of the function")).collect()
+    }
+
+    fn copy_node(
+        &mut self,
+        source: &Func,
+        node: &Node,
+        operands: Vec<ValueId>,
+        prefix: &str,
+        target: &mut Func,
+    ) -> Vec<ValueId> {
+        if let Some(result) = simpler(&mut self.out, node, &operands, target) {
+            keep_name(&source.values[node.results[0]].name, result, prefix, target);
+            return vec![result];
+        }
+        let types: Vec<_> = node.results.iter().map(|&v| source.ty(v).clone()).collect();
+        let mut op = node.op.clone();
+        op.funcs_mut().into_iter().for_each(|func| *func = self.func(*func));
+        let new = target.push_node(op, operands, types);
+        let results: Vec<ValueId> = target.nodes[new].results.to_vec();
+        for (&old, &value) in node.results.iter().zip(&results) {
+            keep_name(&source.values[old].name, value, prefix, target);
+        }
+        results
+    }
 }
 
 /// What a caller calls the result of a call, it is called in its place: the body's own name says less.
@@ -66,22 +112,6 @@ fn keep_name(name: &str, value: ValueId, prefix: &str, target: &mut Func) {
     if !name.is_empty() {
         target.values[value].name = format!("{prefix}{name}");
     }
-}
-
-fn copy_node(
-    source: &Func,
-    node: &Node,
-    operands: Vec<ValueId>,
-    prefix: &str,
-    target: &mut Func,
-) -> Vec<ValueId> {
-    let types: Vec<_> = node.results.iter().map(|&v| source.ty(v).clone()).collect();
-    let new = target.push_node(node.op.clone(), operands, types);
-    let results: Vec<ValueId> = target.nodes[new].results.to_vec();
-    for (&old, &value) in node.results.iter().zip(&results) {
-        keep_name(&source.values[old].name, value, prefix, target);
-    }
-    results
 }
 
 /// Number formats of a whole model: data type, and type of partial sums.
@@ -97,9 +127,9 @@ pub enum Precision {
 }
 
 /// Replaces f32 and f16 by the precision's data type everywhere.
-pub fn with_precision(module: &Module, precision: Precision) -> Module {
+pub fn with_precision(module: Module, precision: Precision) -> Module {
     let to = match precision {
-        Precision::Unchanged => return module.clone(),
+        Precision::Unchanged => return module,
         Precision::F32 => DType::F32,
         Precision::F16 | Precision::F16F32 => DType::F16,
     };
@@ -108,12 +138,13 @@ pub fn with_precision(module: &Module, precision: Precision) -> Module {
             *dtype = to;
         }
     };
-    let mut out = module.clone();
+    let mut out = module;
     for (_, constant) in out.consts.iter_mut() {
         if let pando_graph::ConstData::Dense(tensor) = &mut constant.data
             && matches!(tensor.dtype(), DType::F32 | DType::F16)
+            && tensor.dtype() != to
         {
-            *tensor = pando_base::Tensor::from_f64(to, tensor.shape().clone(), &tensor.to_f64());
+            *tensor = tensor.rounded_to(to);
         }
         convert(&mut constant.dtype);
     }
@@ -137,24 +168,23 @@ const LARGEST_TENSOR: u64 = 1 << 40;
 
 /// Fails with the list of all operations that have no lowering, and checks that sizes are numbers.
 pub fn supported(module: &Module) -> Result<()> {
-    let func = &module.funcs[module.main().ok_or_else(errors::no_main)?];
-    for (id, value) in func.values.iter() {
-        let shape = value.ty.require_shape().map_err(|e| e.context(format!("@{}", func.name)))?;
-        if shape.num_elements() > LARGEST_TENSOR {
-            return Err(errors::too_many_elements(&format!("@{}", func.name), &value_name(func, id)));
+    let mut unsupported = Vec::new();
+    for func in module.funcs.values() {
+        let name = format!("@{}", func.name);
+        for (id, value) in func.values.iter() {
+            let shape = value.ty.require_shape().map_err(|e| e.context(&name))?;
+            if shape.num_elements() > LARGEST_TENSOR {
+                return Err(errors::too_many_elements(&name, &value_name(func, id)));
+            }
+            if shape.num_elements() == 0 {
+                return Err(errors::no_elements(&name, &value_name(func, id)));
+            }
         }
-        if shape.num_elements() == 0 {
-            return Err(errors::no_elements(&format!("@{}", func.name), &value_name(func, id)));
-        }
-    }
-    let unsupported: Vec<String> = func
-        .nodes
-        .values()
-        .filter_map(|node| {
+        unsupported.extend(func.nodes.values().filter_map(|node| {
             let reason = why_unsupported(func, node)?;
             Some(format!("{} ({}){reason}", node.op, value_name(func, node.results[0])))
-        })
-        .collect();
+        }));
+    }
     if unsupported.is_empty() { Ok(()) } else { Err(errors::unsupported(&unsupported)) }
 }
 
@@ -168,25 +198,19 @@ pub fn value_name(func: &Func, value: ValueId) -> String {
 fn why_unsupported(func: &Func, node: &Node) -> Option<String> {
     let limit = |unmet: bool, what: &str| unmet.then(|| format!(": {what}"));
     match &node.op {
-        Op::Pad(pad) => limit(pad.interior.iter().any(|&n| n > 0), "padding between elements"),
-        Op::Conv(conv) => limit(conv.input_dilation.iter().any(|&d| d != 1), "dilation of the input")
-            .or_else(|| {
-                limit(conv.padding.iter().any(|&(low, high)| low < 0 || high < 0), "negative padding")
-            })
-            .or_else(|| limit(!matrix_type(func.ty(node.operands[0]).dtype), "bool has no product")),
-        Op::Dot(_) => limit(!matrix_type(func.ty(node.operands[0]).dtype), "bool has no product"),
-        Op::Random { .. }
-        | Op::Bitcast(_)
-        | Op::Scatter { .. }
-        | Op::ReduceWindow(_)
-        | Op::Scan(_)
-        | Op::Sort(_)
-        | Op::Call(_)
-        | Op::If { .. }
-        | Op::While { .. }
-        | Op::Repeat { .. } => Some(String::new()),
+        Op::Conv(_) | Op::Dot(_) => {
+            limit(!matrix_type(func.ty(node.operands[0]).dtype), "bool has no product")
+        }
+        Op::ReduceWindow(window) => limit(!is_modest(window), "windows beyond 2^40 elements"),
+        Op::Call(_) => unreachable!("calls were inlined"),
         _ => None,
     }
+}
+
+/// Whether offsets of windows stay within what tile programs can say.
+fn is_modest(window: &ReduceWindow) -> bool {
+    let paddings = window.padding.iter().map(|&(low, _)| low.unsigned_abs());
+    window.strides.iter().copied().chain(paddings).all(|size| size <= LARGEST_TENSOR)
 }
 
 fn matrix_type(dtype: DType) -> bool {

@@ -33,7 +33,7 @@ impl DerefMut for Ctx<'_, '_> {
 }
 
 /// Limits of what is computed while importing.
-pub(crate) fn import_limits() -> EvalOptions {
+fn import_limits() -> EvalOptions {
     EvalOptions { max_steps: 100_000, max_bytes: 1 << 28 }
 }
 
@@ -89,10 +89,23 @@ impl Ctx<'_, '_> {
         self.tensor(position).map(|tensor| tensor.elem)
     }
 
-    /// The elements of an input that does not depend on what the model computes at run time.
+    /// The elements of a value that depends on no input.
+    pub fn fixed(&self, id: ValueId) -> Option<Tensor> {
+        self.b.evaluate(id, &import_limits())
+    }
+
+    /// The elements of a value, fixed or as the sample of the inputs has it.
+    pub fn decided(&self, id: ValueId) -> Result<Option<Tensor>> {
+        match (self.fixed(id), &self.scope.env.decisions) {
+            (None, Some(decisions)) => decisions.decide(self.b, id),
+            (fixed, _) => Ok(fixed),
+        }
+    }
+
+    /// The elements of an input that a size or the like depends on.
     pub fn known_tensor(&self, position: usize) -> Result<Tensor> {
         let id = self.x(position)?;
-        self.b.evaluate(id, &import_limits()).ok_or_else(|| errors::needs_value(position))
+        self.decided(id)?.ok_or_else(|| errors::needs_value(position))
     }
 
     pub fn known_ints(&self, position: usize) -> Result<Vec<i64>> {

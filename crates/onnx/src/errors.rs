@@ -66,6 +66,27 @@ pub fn unknown_input(name: &str, known: &[String]) -> Error {
     Error::new(format!("the model has no input '{name}'; it has: {}", known.join(", ")))
 }
 
+pub fn unknown_dim(name: &str, known: &[String]) -> Error {
+    let known = if known.is_empty() {
+        "there are none".to_string()
+    } else {
+        format!("they are {}", known.join(", "))
+    };
+    Error::new(format!("the model's inputs have no named dimension '{name}' to give a size to; {known}"))
+}
+
+pub fn wrong_sample(name: &str, declared: impl Display, found: impl Display) -> Error {
+    Error::new(format!("the value given for input '{name}' is {found}, the model declares {declared}"))
+}
+
+pub fn input_not_given(name: &str, ty: impl Display) -> Error {
+    Error::new(format!("no tensor is given for input '{name}', which is {ty}"))
+}
+
+pub fn sizes_differ(name: &str, first: u64, second: u64) -> Error {
+    Error::new(format!("the inputs give the dimension {name} two sizes, {first} and {second}"))
+}
+
 pub fn missing_input(position: usize) -> Error {
     Error::new(format!("input {position} is missing"))
 }
@@ -77,7 +98,7 @@ pub fn not_a_tensor(position: usize, found: &str) -> Error {
 pub fn needs_value(position: usize) -> Error {
     Error::new(format!(
         "input {position} must be known when the model is imported, for sizes depend on it; give the values \
-         of the model inputs it comes from (Options::values)"
+         of the model inputs it comes from (Options::sample)"
     ))
 }
 
@@ -132,6 +153,24 @@ pub fn nests_too_deep() -> Error {
 
 pub fn too_much_work(what: impl Display) -> Error {
     Error::new(format!("{what} is too large to unroll"))
+}
+
+pub fn no_onnx_op(op: &pando_graph::Op, what: impl Display) -> Error {
+    Error::new(format!("ONNX has no operator for {op} {what}; the graph cannot be exported"))
+}
+
+pub fn no_onnx_type(dtype: pando_base::DType) -> Error {
+    Error::new(format!(
+        "few of ONNX's operators take {dtype}; convert such values before the graph is exported"
+    ))
+}
+
+pub fn too_large_to_export() -> Error {
+    Error::new("the model is larger than 2 GiB, more than an ONNX file can hold")
+}
+
+pub fn no_main() -> Error {
+    Error::new("the module has no function named 'main'")
 }
 
 /// All of a model's unsupported operators at once.

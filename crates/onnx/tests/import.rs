@@ -71,9 +71,10 @@ fn dims_and_values_can_be_given() {
         &[],
         vec![node("Reshape", &["x", "shape"], &["y"], vec![])],
     );
-    assert!(error(&model).contains("Options::values"), "{}", error(&model));
+    assert!(error(&model).contains("Options::sample"), "{}", error(&model));
     let shape = Given::Data(Data::Numbers(i64s(&[1], &[6]), pando_onnx::elem::Elem::INT64));
-    let options = Options { dims: vec![("N".into(), 3)], values: vec![("shape".into(), shape)] };
+    let (dims, values) = (vec![("N".into(), 3)], vec![("shape".into(), shape)]);
+    let options = Options { dims, values, ..Options::default() };
     let imported = parse(model.encode_to_vec().into(), "m", None, &options).unwrap();
     assert_eq!(imported.inputs.len(), 1);
     assert_eq!(imported.inputs[0].ty.to_string(), "f32[3,2]");
@@ -181,7 +182,7 @@ fn all_unsupported_operators_are_told() {
         "'Wobble_a' (Wobble)",
         "'NonZero_b' (NonZero)",
         "'Wibble_y' (Wibble)",
-        "Options::values",
+        "Options::sample",
     ] {
         assert!(message.contains(part), "{message}");
     }

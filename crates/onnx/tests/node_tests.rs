@@ -1,67 +1,109 @@
-//! Goal: the ONNX standard's own node tests give the right outputs.
-//! Method: import each model and evaluate it with the graph's reference evaluator, on the folder that
-//! `generate_node_tests.py` writes (`run_node_tests.sh` does all of it); skipped unless
-//! PANDO_ONNX_NODE_TESTS names that folder. A model is imported without its inputs' values first; where
-//! sizes depend on integer inputs, with the values of those; else with all values. Strings, sequences and
+//! Goal: the ONNX standard's own node tests, and random models of single operators, give the right outputs.
+//! Method: import each model and run it with the graph's reference evaluator and with the engine for this
+//! computer, on the folders that `generate_node_tests.py` and `random_ops.py` write (`run_node_tests.sh` does
+//! all of it); skipped unless PANDO_ONNX_NODE_TESTS and PANDO_ONNX_RANDOM_TESTS name them. A model is imported
+//! without its inputs first; where sizes depend on them, with the inputs as a sample. Strings, sequences and
 //! optionals are always given. Failures must be exactly those of `tests/onnx/known_failures.txt`.
 //! PANDO_ONNX_FILTER runs a part and prints every error; PANDO_ONNX_WRITE writes the list anew.
 
 use pando_base::Tensor;
+use pando_cpu::CompileOptions;
 use pando_graph::EvalOptions;
 use pando_onnx::elem::Elem;
 use pando_onnx::proto::{GraphProto, OptionalProto, SequenceProto, TensorProto, TypeValue, ValueInfoProto};
-use pando_onnx::{Data, Given, Imported, Options, OutputValue, decode, parse, tensors};
+use pando_onnx::{Data, Given, Imported, Options, OutputValue, Sample, decode, parse, tensors};
 use prost::Message;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// What was known when the model was imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Mode {
     Nothing,
-    Integers,
-    Everything,
+    Inputs,
+}
+
+/// How a test went with each way to run a graph; twice the same where there is one way only.
+struct Outcome {
+    evaluator: Result<Mode, String>,
+    engine: Result<Mode, String>,
+    /// Whether the test is on tensors of numbers alone.
+    numbers: bool,
+}
+
+impl Outcome {
+    /// The first thing that went wrong.
+    fn error(&self) -> Option<String> {
+        let engine = || self.engine.as_ref().err().map(|error| format!("on the engine: {error}"));
+        self.evaluator.as_ref().err().cloned().or_else(engine)
+    }
 }
 
 #[test]
 fn the_standards_node_tests() {
-    let Some(folder) = std::env::var_os("PANDO_ONNX_NODE_TESTS").map(PathBuf::from) else {
-        println!("skipped: PANDO_ONNX_NODE_TESTS is not set; run crates/onnx/tests/run_node_tests.sh");
-        return;
+    let Some(results) = results_in("PANDO_ONNX_NODE_TESTS") else { return };
+    report("node tests", &results);
+    report_numbers(&results);
+    if std::env::var_os("PANDO_ONNX_FILTER").is_none() {
+        check_against_list(&results);
+    }
+}
+
+#[test]
+fn random_operators_agree_with_onnx_runtime() {
+    let Some(results) = results_in("PANDO_ONNX_RANDOM_TESTS") else { return };
+    report("random operators", &results);
+    let errors = results.iter().filter_map(|(name, outcome)| Some(format!("{name}: {}\n", outcome.error()?)));
+    let errors: String = errors.collect();
+    assert!(errors.is_empty(), "{errors}");
+}
+
+/// Opt-in: `run_real_models.sh`. Whole models are too much for the evaluator.
+#[test]
+fn real_models_agree_with_onnx_runtime() {
+    let Some(results) = results_with("PANDO_ONNX_MODEL_TESTS", &[run_on_engine]) else { return };
+    for (name, outcome) in &results {
+        println!("{name}: {}", outcome.error().unwrap_or(format!("{:?}", outcome.engine)));
+    }
+    assert!(results.values().all(|outcome| outcome.engine.is_ok()));
+}
+
+fn results_in(variable: &str) -> Option<BTreeMap<String, Outcome>> {
+    results_with(variable, &[run_on_engine, evaluate])
+}
+
+/// Runs the tests in the folder that a variable names.
+fn results_with(variable: &str, ways: &[Run]) -> Option<BTreeMap<String, Outcome>> {
+    let Some(folder) = std::env::var_os(variable).map(PathBuf::from) else {
+        println!("skipped: {variable} is not set; run crates/onnx/tests/run_node_tests.sh");
+        return None;
     };
     let filter = std::env::var("PANDO_ONNX_FILTER").ok();
     let mut cases: Vec<PathBuf> =
         std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     cases.sort();
     cases.retain(|case| filter.as_ref().is_none_or(|filter| name_of(case).contains(filter.as_str())));
-    assert!(!cases.is_empty(), "{} holds no tests", folder.display());
-    let results = run_all(&cases);
-    report(&results);
+    assert!(filter.is_some() || !cases.is_empty(), "{} holds no tests", folder.display());
+    let results = run_all(&cases, ways);
     if filter.is_some() {
-        results
-            .iter()
-            .filter_map(|(name, r)| Some((name, r.0.as_ref().err()?)))
-            .for_each(|(n, e)| println!("{n}: {e}"));
-        return;
+        let errors = results.iter().filter_map(|(name, outcome)| Some((name, outcome.error()?)));
+        errors.for_each(|(name, error)| println!("{name}: {error}"));
     }
-    check_against_list(&results);
+    Some(results)
 }
 
-/// Outcome, and whether the test is on tensors of numbers alone.
-type Outcome = (Result<Mode, String>, bool);
-
-fn run_all(cases: &[PathBuf]) -> BTreeMap<String, Outcome> {
+fn run_all(cases: &[PathBuf], ways: &[Run]) -> BTreeMap<String, Outcome> {
     let (next, results) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     std::thread::scope(|scope| {
         for _ in 0..2 {
             let worker = || loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(case) = cases.get(at) else { return };
-                let outcome = run_case(case);
+                let outcome = run_case(case, ways);
                 results.lock().unwrap().insert(name_of(case), outcome);
             };
             // Composites of expanded models nest deeply in the evaluator.
@@ -75,23 +117,29 @@ fn name_of(case: &Path) -> String {
     case.file_name().unwrap().to_string_lossy().into_owned()
 }
 
-fn report(results: &BTreeMap<String, Outcome>) {
-    let rate = |what: &str, keep: &dyn Fn(&Outcome) -> bool| {
-        let all: Vec<&Outcome> = results.values().filter(|outcome| keep(outcome)).collect();
-        let passed = |mode| all.iter().filter(|outcome| outcome.0 == Ok(mode)).count();
-        let modes = [Mode::Nothing, Mode::Integers, Mode::Everything].map(passed);
-        let total: usize = modes.iter().sum();
+fn report(what: &str, results: &BTreeMap<String, Outcome>) {
+    let outcomes: Vec<&Outcome> = results.values().collect();
+    report_some(what, &outcomes);
+}
+
+fn report_numbers(results: &BTreeMap<String, Outcome>) {
+    let outcomes: Vec<&Outcome> = results.values().filter(|outcome| outcome.numbers).collect();
+    report_some("tensors of numbers only", &outcomes);
+}
+
+fn report_some(what: &str, outcomes: &[&Outcome]) {
+    let line = |how: &str, result: &dyn Fn(&Outcome) -> &Result<Mode, String>| {
+        let passed = |mode| outcomes.iter().filter(|outcome| *result(outcome) == Ok(mode)).count();
+        let (nothing, inputs) = (passed(Mode::Nothing), passed(Mode::Inputs));
         println!(
-            "{what}: {total} of {} pass ({:.1} %): {} as they are, {} with integer inputs known at import, {} with all",
-            all.len(),
-            100.0 * total as f64 / all.len().max(1) as f64,
-            modes[0],
-            modes[1],
-            modes[2],
+            "{what}, {how}: {} of {} pass ({:.1} %), {inputs} of them imported for their inputs",
+            nothing + inputs,
+            outcomes.len(),
+            100.0 * (nothing + inputs) as f64 / outcomes.len().max(1) as f64,
         );
     };
-    rate("all tests", &|_| true);
-    rate("tensors of numbers only", &|outcome| outcome.1);
+    line("evaluator", &|outcome| &outcome.evaluator);
+    line("engine", &|outcome| &outcome.engine);
 }
 
 fn list_path() -> PathBuf {
@@ -103,8 +151,8 @@ fn check_against_list(results: &BTreeMap<String, Outcome>) {
         let mut text = String::from(
             "# Node tests of the standard that fail, and why. Checked by crates/onnx/tests/node_tests.rs.\n",
         );
-        for (name, (outcome, _)) in results {
-            if let Err(error) = outcome {
+        for (name, outcome) in results {
+            if let Some(error) = outcome.error() {
                 let line: String = error.split_whitespace().collect::<Vec<_>>().join(" ");
                 writeln!(text, "{name}: {line}").unwrap();
             }
@@ -120,10 +168,10 @@ fn check_against_list(results: &BTreeMap<String, Outcome>) {
         .map(|l| l.0)
         .collect();
     let mut surprises = String::new();
-    for (name, (outcome, _)) in results {
-        match (outcome, known.contains(&name.as_str())) {
-            (Err(error), false) => writeln!(surprises, "{name} fails: {error}").unwrap(),
-            (Ok(_), true) => writeln!(surprises, "{name} passes: take it off the list").unwrap(),
+    for (name, outcome) in results {
+        match (outcome.error(), known.contains(&name.as_str())) {
+            (Some(error), false) => writeln!(surprises, "{name} fails: {error}").unwrap(),
+            (None, true) => writeln!(surprises, "{name} passes: take it off the list").unwrap(),
             _ => {}
         }
     }
@@ -132,18 +180,33 @@ fn check_against_list(results: &BTreeMap<String, Outcome>) {
     assert!(surprises.is_empty(), "{surprises}");
 }
 
-fn run_case(case: &Path) -> Outcome {
+fn run_case(case: &Path, ways: &[Run]) -> Outcome {
     let bytes = std::fs::read(case.join("model.onnx")).unwrap();
     let model = decode(bytes.clone().into()).unwrap();
     let graph = model.graph.as_ref().unwrap();
     let numbers = graph.input.iter().chain(&graph.output).all(is_numbers);
-    let run = || run_model(case, graph, &bytes);
-    let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
-        Err(format!("panic: {}", text.unwrap_or_default()))
-    });
-    (outcome, numbers)
+    let run = |how: Run| {
+        let run = || run_model(case, graph, &bytes, how);
+        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
+            Err(format!("panic: {}", text.unwrap_or_default()))
+        })
+    };
+    let results: Vec<_> = ways.iter().map(|&how| run(how)).collect();
+    Outcome { engine: results[0].clone(), evaluator: results[results.len() - 1].clone(), numbers }
+}
+
+/// A way to run a graph.
+type Run = fn(&pando_graph::Module, &[Tensor]) -> pando_base::Result<Vec<Tensor>>;
+
+fn evaluate(module: &pando_graph::Module, args: &[Tensor]) -> pando_base::Result<Vec<Tensor>> {
+    let options = EvalOptions { max_steps: 1_000_000, max_bytes: 4 << 30 };
+    pando_graph::eval_with(module, module.main().unwrap(), args, &options)
+}
+
+fn run_on_engine(module: &pando_graph::Module, args: &[Tensor]) -> pando_base::Result<Vec<Tensor>> {
+    pando_cpu::compile(module, &CompileOptions { threads: 1, ..CompileOptions::default() })?.run(args)
 }
 
 fn is_numbers(info: &ValueInfoProto) -> bool {
@@ -153,7 +216,7 @@ fn is_numbers(info: &ValueInfoProto) -> bool {
     }
 }
 
-fn run_model(case: &Path, graph: &GraphProto, bytes: &[u8]) -> Result<Mode, String> {
+fn run_model(case: &Path, graph: &GraphProto, bytes: &[u8], run: Run) -> Result<Mode, String> {
     let tolerance = std::fs::read_to_string(case.join("tolerance.txt")).unwrap();
     let tolerance: Vec<f64> = tolerance.split_whitespace().map(|number| number.parse().unwrap()).collect();
     let mut worst = Mode::Nothing;
@@ -164,55 +227,66 @@ fn run_model(case: &Path, graph: &GraphProto, bytes: &[u8]) -> Result<Mode, Stri
         }
         let inputs = read_values(&data, "input", &graph.input)?;
         let expected = read_values(&data, "output", &graph.output)?;
-        let mut errors = Vec::new();
+        let mut failed = String::new();
         let mut passed = None;
-        for mode in [Mode::Nothing, Mode::Integers, Mode::Everything] {
-            match import_in(mode, bytes, case, &inputs) {
-                Ok(imported) => {
-                    check(&imported, &inputs, &expected, (tolerance[0], tolerance[1]))?;
+        // As a session does: what cannot be translated or bound for all inputs is for these.
+        for mode in [Mode::Nothing, Mode::Inputs] {
+            let results = import_in(mode, bytes, case, &inputs, run)
+                .and_then(|imported| Ok((results_of(&imported, &inputs, run)?, imported)));
+            match results {
+                Ok((results, imported)) => {
+                    check(&imported, &results, &expected, (tolerance[0], tolerance[1]))?;
                     passed = Some(mode);
                     break;
                 }
-                Err(error) => errors.push(error),
+                Err(error) => failed = error,
             }
         }
-        worst = worst.max(passed.ok_or_else(|| errors.pop().unwrap())?);
+        worst = worst.max(passed.ok_or(failed)?);
     }
     Ok(worst)
 }
 
-fn import_in(mode: Mode, bytes: &[u8], case: &Path, inputs: &[(String, Given)]) -> Result<Imported, String> {
-    let is_known = |given: &Given| match given {
-        Given::Data(Data::Numbers(tensor, _)) => match mode {
-            Mode::Nothing => false,
-            Mode::Integers => !tensor.dtype().is_float() || tensor.shape().rank() == 0,
-            Mode::Everything => true,
-        },
-        _ => true,
-    };
-    let values = inputs.iter().filter(|(_, given)| is_known(given)).cloned().collect();
-    let options = Options { values, ..Options::default() };
+fn import_in(
+    mode: Mode,
+    bytes: &[u8],
+    case: &Path,
+    inputs: &[(String, Given)],
+    run: Run,
+) -> Result<Imported, String> {
+    let mut options = Options::default();
+    let mut sample = Vec::new();
+    for (name, given) in inputs {
+        match given {
+            Given::Data(Data::Numbers(tensor, _)) => sample.push((name.clone(), tensor.clone())),
+            _ => options.values.push((name.clone(), given.clone())),
+        }
+    }
+    options.sample = (mode == Mode::Inputs).then(|| Sample { inputs: sample, evaluate: Arc::new(run) });
     parse(bytes.to_vec().into(), "model.onnx", Some(case), &options).map_err(|error| error.to_string())
 }
 
-fn check(
-    imported: &Imported,
-    inputs: &[(String, Given)],
-    expected: &[(String, Given)],
-    tolerance: (f64, f64),
-) -> Result<(), String> {
+fn results_of(imported: &Imported, inputs: &[(String, Given)], run: Run) -> Result<Vec<Tensor>, String> {
     let argument = |name: &String| match inputs.iter().find(|(known, _)| known == name) {
         Some((_, Given::Data(Data::Numbers(tensor, _)))) => Ok(tensor.clone()),
         _ => Err(format!("no value for the input {name}")),
     };
     let args = imported.inputs.iter().map(|input| argument(&input.name)).collect::<Result<Vec<_>, _>>()?;
     pando_graph::validate(&imported.module).map_err(|error| error.to_string())?;
-    let main = imported.module.main().unwrap();
-    let options = EvalOptions { max_steps: 1_000_000, max_bytes: 4 << 30 };
-    let results =
-        pando_graph::eval_with(&imported.module, main, &args, &options).map_err(|error| error.to_string())?;
+    run(&imported.module, &args).map_err(|error| error.to_string())
+}
+
+fn check(
+    imported: &Imported,
+    results: &[Tensor],
+    expected: &[(String, Given)],
+    tolerance: (f64, f64),
+) -> Result<(), String> {
+    if imported.outputs.len() != expected.len() {
+        return Err(format!("{} outputs instead of {}", imported.outputs.len(), expected.len()));
+    }
     for (output, (name, expected)) in imported.outputs.iter().zip(expected) {
-        compare(&output.value, expected, &results, tolerance)
+        compare(&output.value, expected, results, tolerance)
             .map_err(|error| format!("output {name}: {error}"))?;
     }
     Ok(())

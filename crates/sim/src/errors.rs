@@ -39,3 +39,14 @@ pub fn narrow_window(what: &str, tile: u32) -> Error {
          window of its outputs"
     ))
 }
+
+pub fn tiles_disagree(var: &Var) -> Error {
+    Error::new(format!(
+        "tiles branch on different values of %{}; exchange one value to all of them before the branch",
+        var.name
+    ))
+}
+
+pub fn endless_loop(var: &Var) -> Error {
+    Error::new(format!("a loop while %{} is set ran 2^32 times; let its condition become false", var.name))
+}

@@ -109,3 +109,19 @@ fn invalid_programs_are_refused() {
     program.replicas = 0;
     assert!(message(&program, &strict(), values()).contains("(T7)"));
 }
+
+/// Without an exchange tiles may have different flags; no tile could know.
+#[test]
+fn branches_on_different_values() {
+    let text = "program \"p\" tiles=2 replicas=1
+var %a: bool[1] const splat(1) on 0 [0..1]
+var %b: bool[1] const splat(0) on 1 [0..1]
+main { if %a, %b { } else { } }";
+    let program = parse(text, "p").unwrap();
+    let expected =
+        "tiles branch on different values of %a; exchange one value to all of them before the branch";
+    assert_eq!(message(&program, &strict(), None), expected);
+    let one = text.replace("if %a, %b", "if %a");
+    let error = parse(&one, "p").unwrap_err().to_string();
+    assert!(error.contains("(T7) the flag %a is not on each of 2 tiles once"), "{error}");
+}

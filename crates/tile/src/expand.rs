@@ -97,6 +97,17 @@ fn split_steps(program: &Program, steps: &[Step], pieces: &Pieces) -> Vec<Step> 
             Step::Repeat { count, body } => {
                 vec![Step::Repeat { count: *count, body: split_steps(program, body, pieces) }]
             }
+            Step::If { flags, then_body, else_body } => vec![Step::If {
+                flags: flags.iter().flat_map(all).collect(),
+                then_body: split_steps(program, then_body, pieces),
+                else_body: split_steps(program, else_body, pieces),
+            }],
+            Step::While { cond, flags, body, trips } => vec![Step::While {
+                cond: split_steps(program, cond, pieces),
+                flags: flags.iter().flat_map(all).collect(),
+                body: split_steps(program, body, pieces),
+                trips: *trips,
+            }],
             Step::Compute(_) | Step::Exchange(_) => vec![step.clone()],
         })
         .collect()

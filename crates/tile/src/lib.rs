@@ -27,8 +27,8 @@ pub use expand::expand;
 pub use grid::{Axis, Class, Grid};
 pub use kernel::{Access, Arg, Kernel, OperandType, VertexCost};
 pub use program::{
-    ComputeSet, ComputeSetId, Copy, CopyMap, Exchange, ExchangeId, Group, Init, Layout, Operand, Placement,
-    Program, Region, Role, SrcIndex, Step, Var, VarId,
+    ComputeSet, ComputeSetId, Copy, CopyMap, Exchange, ExchangeId, Flags, Group, Init, Layout, Operand,
+    Placement, Program, Region, Role, SrcIndex, Step, Var, VarId,
 };
 pub use span::{Part, Span};
 pub use text::{parse, print};

@@ -1,5 +1,5 @@
 //! When each variable's contents matter: from its first write to its last read, in points of the program
-//! (one per step, loop bodies once).
+//! (one per step, loop bodies and both sides of branches once).
 
 use crate::kernel::Access;
 use crate::program::{Program, Role, Step, VarId};
@@ -13,21 +13,22 @@ pub struct Liveness {
     pub points: u32,
 }
 
-/// A step that is not a loop, with its point.
+/// A step without steps inside, with its point.
 pub struct Point<'a> {
     pub step: &'a Step,
-    /// How often it runs: the product of the counts of the loops around it.
+    /// How often it is counted to run: the product of the counts of the loops around it.
     pub times: u64,
 }
 
-/// The steps in order, loop bodies once.
+/// The steps in order, loop bodies and both sides of branches once.
 pub fn points(program: &Program) -> Vec<Point<'_>> {
     fn walk<'a>(steps: &'a [Step], times: u64, out: &mut Vec<Point<'a>>) {
         for step in steps {
-            match step {
-                Step::Repeat { count, body } => walk(body, times.saturating_mul(*count), out),
-                _ => out.push(Point { step, times }),
+            let bodies = step.bodies();
+            if bodies.is_empty() {
+                out.push(Point { step, times });
             }
+            bodies.iter().for_each(|&(body, count)| walk(body, times.saturating_mul(count), out));
         }
     }
     let mut out = Vec::new();
@@ -55,7 +56,11 @@ pub fn accesses(program: &Program, step: &Step) -> Vec<(VarId, Access)> {
             .collect(),
         Step::HostIn(var) => vec![(*var, Access::Out)],
         Step::HostOut(var) => vec![(*var, Access::In)],
-        Step::Repeat { body, .. } => body.iter().flat_map(|step| accesses(program, step)).collect(),
+        Step::Repeat { .. } | Step::If { .. } | Step::While { .. } => {
+            let inside = step.bodies();
+            let inside = inside.iter().flat_map(|(body, _)| *body).flat_map(|step| accesses(program, step));
+            step.flags().iter().map(|&flag| (flag, Access::In)).chain(inside).collect()
+        }
     }
 }
 
@@ -75,18 +80,24 @@ pub fn liveness(program: &Program) -> Liveness {
 
 fn walk(program: &Program, steps: &[Step], live: &mut Liveness) {
     for step in steps {
-        let Step::Repeat { body, .. } = step else {
+        let bodies = step.bodies();
+        if bodies.is_empty() {
             for (var, _) in accesses(program, step) {
                 extend(live, var, live.points);
             }
             live.points += 1;
             continue;
-        };
+        }
         let begin = live.points;
         let before: Vec<VarId> = program.vars.ids().filter(|&var| live.ranges[var].is_some()).collect();
-        walk(program, body, live);
+        bodies.iter().for_each(|&(body, _)| walk(program, body, live));
+        // A flag is looked at between two points: it must last until the second.
+        step.flags().iter().for_each(|&flag| extend(live, flag, begin));
+        if !step.is_loop() {
+            continue;
+        }
         let end = live.points.saturating_sub(1).max(begin);
-        let crosses = |var: VarId| before.contains(&var) || reads_first(program, body, var);
+        let crosses = |var: VarId| before.contains(&var) || reads_first(program, step, var);
         let inside: Vec<VarId> = accesses(program, step).into_iter().map(|(var, _)| var).collect();
         for var in inside.into_iter().filter(|&var| crosses(var) || used_after(program, var, step)) {
             extend(live, var, begin);
@@ -100,28 +111,63 @@ fn extend(live: &mut Liveness, var: VarId, point: u32) {
     *range = Some(range.map_or((point, point), |(first, last)| (first.min(point), last.max(point))));
 }
 
-fn reads_first(program: &Program, body: &[Step], var: VarId) -> bool {
-    let first = body.iter().flat_map(|step| accesses(program, step)).find(|&(v, _)| v == var);
-    first.is_some_and(|(_, access)| access == Access::In)
+/// What steps do with a variable first.
+#[derive(Clone, Copy, PartialEq)]
+enum Use {
+    Reads,
+    /// Whatever branches are taken.
+    Writes,
+    /// Or writes it on some ways only.
+    Nothing,
+}
+
+/// Whether an iteration of a loop may read what the one before wrote.
+fn reads_first(program: &Program, the_loop: &Step, var: VarId) -> bool {
+    let bodies = the_loop.bodies();
+    let looked_at = the_loop.flags().contains(&var) && first_use(program, &bodies[..1], var) != Use::Writes;
+    looked_at || first_use(program, &bodies, var) == Use::Reads
+}
+
+fn first_use(program: &Program, bodies: &[(&[Step], u64)], var: VarId) -> Use {
+    let steps = bodies.iter().flat_map(|(body, _)| *body);
+    let uses = steps.map(|step| use_of(program, step, var));
+    uses.into_iter().find(|&first| first != Use::Nothing).unwrap_or(Use::Nothing)
+}
+
+fn use_of(program: &Program, step: &Step, var: VarId) -> Use {
+    let bodies = step.bodies();
+    let each: Vec<Use> = bodies.iter().map(|&body| first_use(program, &[body], var)).collect();
+    match (step, each.as_slice()) {
+        // The condition of a loop runs in any case, before the flag is looked at; the body perhaps not.
+        (Step::While { .. }, [Use::Writes, _]) => Use::Writes,
+        (_, [_, ..]) if step.flags().contains(&var) => Use::Reads,
+        (_, []) => match accesses(program, step).into_iter().find(|&(v, _)| v == var) {
+            Some((_, Access::In)) => Use::Reads,
+            Some((_, Access::Out)) => Use::Writes,
+            None => Use::Nothing,
+        },
+        (_, each) if each.contains(&Use::Reads) => Use::Reads,
+        (_, each) if each.iter().all(|&first| first == Use::Writes) => Use::Writes,
+        _ => Use::Nothing,
+    }
 }
 
 /// Whether any step outside the loop touches the variable: then it must survive the loop's iterations.
 fn used_after(program: &Program, var: VarId, the_loop: &Step) -> bool {
-    fn outside<'a>(steps: &'a [Step], the_loop: &Step, out: &mut Vec<&'a Step>) {
-        for step in steps.iter().filter(|step| !std::ptr::eq(*step, the_loop)) {
-            match step {
-                Step::Repeat { body, .. } if contains(body, the_loop) => outside(body, the_loop, out),
-                _ => out.push(step),
-            }
-        }
+    fn contains(step: &Step, the_loop: &Step) -> bool {
+        std::ptr::eq(step, the_loop)
+            || step.bodies().iter().flat_map(|(body, _)| *body).any(|step| contains(step, the_loop))
     }
-    fn contains(steps: &[Step], the_loop: &Step) -> bool {
-        steps.iter().any(|step| {
-            std::ptr::eq(step, the_loop)
-                || matches!(step, Step::Repeat { body, .. } if contains(body, the_loop))
+    fn touched(program: &Program, steps: &[Step], var: VarId, the_loop: &Step) -> bool {
+        steps.iter().filter(|step| !std::ptr::eq(*step, the_loop)).any(|step| {
+            if contains(step, the_loop) {
+                let bodies = step.bodies();
+                step.flags().contains(&var)
+                    || bodies.iter().any(|(body, _)| touched(program, body, var, the_loop))
+            } else {
+                accesses(program, step).iter().any(|&(v, _)| v == var)
+            }
         })
     }
-    let mut steps = Vec::new();
-    outside(&program.body, the_loop, &mut steps);
-    steps.iter().any(|step| accesses(program, step).iter().any(|&(v, _)| v == var))
+    touched(program, &program.body, var, the_loop)
 }

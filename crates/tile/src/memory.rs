@@ -2,10 +2,10 @@
 //! piecewise constant over tiles ([`TileSums`]).
 
 use crate::liveness::{Liveness, points};
-use crate::program::{ExchangeId, Program, Role, Step, Var, VarId};
+use crate::program::{Layout, Program, Role, Step, Var, VarId};
 use crate::tile_sums::TileSums;
-use crate::traffic::{forms, port_use};
-use pando_base::Ranges;
+use crate::traffic::{ExchangeCost, Traffic};
+use pando_base::{Ranges, SideTable};
 use pando_machine::Chip;
 use rustc_hash::FxHashMap;
 
@@ -32,7 +32,7 @@ pub fn vertex_state_bytes(operands: usize) -> u64 {
 const WORKER_STACK_BYTES: u64 = 64;
 const SUPERVISOR_STACK_BYTES: u64 = 256;
 
-pub fn fixed_memory(program: &Program, chip: &Chip) -> FixedMemory {
+pub fn fixed_memory(program: &Program, chip: &Chip, traffic: &Traffic) -> FixedMemory {
     let mut memory = FixedMemory::default();
     let mut kernel_tiles: FxHashMap<(String, u64), Ranges> = FxHashMap::default();
     for group in program.compute_sets.values().flat_map(|set| &set.groups) {
@@ -57,26 +57,20 @@ pub fn fixed_memory(program: &Program, chip: &Chip) -> FixedMemory {
             memory.code.add(begin as u32, (end - begin) as u32, bytes as i64);
         }
     }
-    for form in forms(program) {
-        add_exchange_code(program, form[0], form.len() as u64, chip, &mut memory.exchange_code);
+    for (cost, count) in traffic.forms() {
+        add_exchange_code(cost, *count, chip, &mut memory.exchange_code);
     }
     let stacks = WORKER_STACK_BYTES * u64::from(chip.workers) + SUPERVISOR_STACK_BYTES;
     memory.stacks.add(0, program.tiles, stacks as i64);
     memory
 }
 
-/// Code of `count` exchanges that are like this one. It has one address on all tiles that take part, as
-/// variables do, so it takes the room of the longest on each of them.
-fn add_exchange_code(program: &Program, id: ExchangeId, count: u64, chip: &Chip, code: &mut TileSums) {
-    let ports = port_use(program, &program.exchanges[id], chip.exchange.tiles_per_bus);
-    let most = ports.iter().map(|port| port.messages).max().unwrap_or(0);
-    let bytes = most.saturating_mul(chip.exchange.message_code_bytes).saturating_mul(count);
-    let mut first = 0;
-    for run in ports.chunk_by(|a, b| (a.messages > 0) == (b.messages > 0)) {
-        if run[0].messages > 0 {
-            code.add(first, run.len() as u32, bytes as i64);
-        }
-        first += run.len() as u32;
+/// Code of `count` exchanges of one form. It has one address on all tiles that take part, as variables do, so it
+/// takes the room of the longest on each of them.
+fn add_exchange_code(cost: &ExchangeCost, count: u64, chip: &Chip, code: &mut TileSums) {
+    let bytes = cost.most_messages.saturating_mul(chip.exchange.message_code_bytes).saturating_mul(count);
+    for &(first, tiles) in &cost.partners {
+        code.add(first, tiles, bytes as i64);
     }
 }
 
@@ -119,37 +113,103 @@ pub struct MemoryOverTime {
 pub fn memory_over_time(program: &Program, live: &Liveness, base: &TileSums) -> MemoryOverTime {
     let mut born: Vec<Vec<VarId>> = vec![Vec::new(); live.points as usize + 1];
     let mut dead = born.clone();
-    let mut always_live = TileSums::new();
+    let mut constants = Vec::new();
     for (id, var) in program.vars.iter() {
         if matches!(var.role, Role::Constant(_)) {
-            always_live.add_all(&var_bytes(var));
+            constants.push(id);
         } else if let Some((first, last)) = live.ranges[id] {
             born[first as usize].push(id);
             dead[last as usize].push(id);
         }
     }
-    let mut now = base.clone();
-    now.add_all(&always_live);
+    let footprints = Footprints::new(program, base);
+    let mut always = vec![0; footprints.bounds.len()];
+    constants.iter().for_each(|&id| footprints.add(id, 1, &mut always));
+    let mut now = footprints.row(base);
+    now.iter_mut().zip(&always).for_each(|(now, always)| *now += always);
     let (mut peaks, mut worst) = (Vec::new(), None);
     for point in 0..live.points.max(1) as usize {
-        born[point].iter().for_each(|&id| now.add_all(&var_bytes(&program.vars[id])));
-        let (peak, tile) = now.max();
+        born[point].iter().for_each(|&id| footprints.add(id, 1, &mut now));
+        let (peak, tile) = footprints.max(&now);
         peaks.push((peak.max(0) as u64, tile));
         if worst.as_ref().is_none_or(|&(best, _, _)| peak > best) {
             worst = Some((peak, point as u32, now.clone()));
         }
-        dead[point].iter().for_each(|&id| now.add_all(&negated(&var_bytes(&program.vars[id]))));
+        dead[point].iter().for_each(|&id| footprints.add(id, -1, &mut now));
     }
     let (_, worst_point, at_worst) = worst.expect("there is at least one point");
+    let (at_worst, always_live) = (footprints.sums(&at_worst), footprints.sums(&always));
     MemoryOverTime { peaks, worst_point, at_worst, always_live }
 }
 
-fn negated(sums: &TileSums) -> TileSums {
-    let mut out = TileSums::new();
-    for (first, count, value) in sums.pieces() {
-        out.add(first, count, -value);
+/// Where variables lie, on a common refinement of their pieces: sums over many points in time are then sums of
+/// short rows. Variables of one layout, shape and type share a row.
+struct Footprints {
+    /// First tile of each piece.
+    bounds: Vec<u32>,
+    /// Bytes per tile of each piece, from the first to the last that is not 0.
+    rows: Vec<(usize, Vec<i64>)>,
+    row_of: SideTable<VarId, u32>,
+}
+
+impl Footprints {
+    fn new(program: &Program, base: &TileSums) -> Self {
+        let mut known: FxHashMap<(&Layout, &[u64], u64), u32> = FxHashMap::default();
+        let (mut sums, mut row_of) = (Vec::new(), SideTable::default());
+        for (id, var) in program.vars.iter() {
+            let key = (&var.home, &*var.shape, var.dtype.size_bytes());
+            row_of[id] = *known.entry(key).or_insert_with(|| {
+                sums.push(var_bytes(var));
+                sums.len() as u32 - 1
+            });
+        }
+        let pieces = sums.iter().chain([base]).flat_map(TileSums::pieces);
+        let mut bounds: Vec<u32> = pieces.flat_map(|(first, count, _)| [first, first + count]).collect();
+        bounds.push(0);
+        bounds.sort_unstable();
+        bounds.dedup();
+        let mut footprints = Footprints { bounds, rows: Vec::new(), row_of };
+        footprints.rows = sums.iter().map(|sums| trimmed(footprints.row(sums))).collect();
+        footprints
     }
-    out
+
+    /// Sums whose pieces are unions of these.
+    fn row(&self, sums: &TileSums) -> Vec<i64> {
+        let mut row = vec![0; self.bounds.len()];
+        let mut at = 0;
+        for (first, count, value) in sums.pieces() {
+            at += self.bounds[at..].partition_point(|&bound| bound < first);
+            let end = at + self.bounds[at..].partition_point(|&bound| bound < first + count);
+            row[at..end].fill(value);
+        }
+        row
+    }
+
+    fn add(&self, id: VarId, times: i64, to: &mut [i64]) {
+        let (first, row) = &self.rows[self.row_of[id] as usize];
+        to[*first..].iter_mut().zip(row).for_each(|(sum, bytes)| *sum += times * bytes);
+    }
+
+    /// The highest value and the first tile that has it; tile 0 where none is positive.
+    fn max(&self, row: &[i64]) -> (i64, u32) {
+        let highest = row.iter().copied().fold(0, i64::max);
+        let at = row.iter().position(|&bytes| bytes == highest).filter(|_| highest > 0);
+        (highest, at.map_or(0, |at| self.bounds[at]))
+    }
+
+    fn sums(&self, row: &[i64]) -> TileSums {
+        let mut sums = TileSums::new();
+        for (at, &bytes) in row.iter().enumerate().take(self.bounds.len() - 1) {
+            sums.add(self.bounds[at], self.bounds[at + 1] - self.bounds[at], bytes);
+        }
+        sums
+    }
+}
+
+fn trimmed(mut row: Vec<i64>) -> (usize, Vec<i64>) {
+    row.truncate(row.iter().rposition(|&bytes| bytes != 0).map_or(0, |last| last + 1));
+    let first = row.iter().position(|&bytes| bytes != 0).unwrap_or(0);
+    (first, row.split_off(first))
 }
 
 /// The largest variables on a tile at a point, by bytes there, largest first; ties by id.

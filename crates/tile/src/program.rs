@@ -1,11 +1,11 @@
 //! The tile IR as plain public data.
 
 use crate::block::Block;
-use crate::grid::Grid;
+use crate::grid::{Class, Grid};
 use crate::kernel::Kernel;
 use crate::span::Span;
 use pando_base::{Arena, DType, Shape, SideTable, Tensor, define_id};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 define_id!(pub VarId, "%");
 define_id!(pub ComputeSetId, "@cs");
@@ -146,6 +146,52 @@ pub enum Step {
         count: u64,
         body: Vec<Step>,
     },
+    /// Every tile branches on its own copy of a flag: one bool on each tile. An expanded program names the
+    /// pieces.
+    If {
+        flags: Flags,
+        then_body: Vec<Step>,
+        else_body: Vec<Step>,
+    },
+    /// Runs `cond`, then as long as the flag is set `body` and `cond` again.
+    While {
+        cond: Vec<Step>,
+        flags: Flags,
+        body: Vec<Step>,
+        /// How often the body is counted to run when the program is timed.
+        trips: u64,
+    },
+}
+
+/// The variables that hold a flag, which together lie on every tile once.
+pub type Flags = SmallVec<[VarId; 1]>;
+
+impl Step {
+    /// The steps inside, in order, with how often each list is counted to run.
+    pub fn bodies(&self) -> SmallVec<[(&[Step], u64); 2]> {
+        match self {
+            Step::Repeat { count, body } => smallvec![(body.as_slice(), *count)],
+            Step::If { then_body, else_body, .. } => {
+                smallvec![(then_body.as_slice(), 1), (else_body.as_slice(), 1)]
+            }
+            Step::While { cond, body, trips, .. } => {
+                smallvec![(cond.as_slice(), trips.saturating_add(1)), (body.as_slice(), *trips)]
+            }
+            Step::Compute(_) | Step::Exchange(_) | Step::HostIn(_) | Step::HostOut(_) => smallvec![],
+        }
+    }
+
+    /// What a step branches on.
+    pub fn flags(&self) -> &[VarId] {
+        match self {
+            Step::If { flags, .. } | Step::While { flags, .. } => flags,
+            _ => &[],
+        }
+    }
+
+    pub fn is_loop(&self) -> bool {
+        matches!(self, Step::Repeat { .. } | Step::While { .. })
+    }
 }
 
 /// One byte address for every variable, the same on all tiles that hold it.
@@ -187,8 +233,28 @@ impl Layout {
 impl Var {
     /// Bytes on the fullest tile.
     pub fn max_tile_bytes(&self) -> u64 {
-        let classes = self.home.grid.classes([(self.home.region.as_slice(), &*self.shape)].into_iter());
-        classes.iter().map(|class| self.tile_bytes(&class.representative())).max().unwrap_or(0)
+        self.fullest_tile().0
+    }
+
+    /// Bytes on the fullest tile, and the first such tile.
+    pub fn fullest_tile(&self) -> (u64, u32) {
+        let at = |class: &Class| {
+            let first = class.representative();
+            (self.tile_bytes(&first), self.home.grid.tile(&first))
+        };
+        let first = (0, self.home.grid.base);
+        self.classes().iter().map(at).fold(first, |a, b| if (b.0, a.1) > (a.0, b.1) { b } else { a })
+    }
+
+    /// Bytes on all tiles together, copies counted; wide, since a hostile variable may exceed 64 bits.
+    pub fn total_bytes(&self) -> u128 {
+        let bytes =
+            |class: &Class| u128::from(self.tile_bytes(&class.representative())) * u128::from(class.len());
+        self.classes().iter().map(bytes).sum()
+    }
+
+    fn classes(&self) -> Vec<Class> {
+        self.home.grid.classes([(self.home.region.as_slice(), &*self.shape)].into_iter())
     }
 
     /// Bytes on the tile at the coordinates of the layout's grid.

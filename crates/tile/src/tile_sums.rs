@@ -1,13 +1,11 @@
 //! A number per tile, as a piecewise constant function: sums of many variables' bytes cost the number of
 //! pieces, not the number of tiles.
 
-use std::collections::BTreeMap;
-
 /// Sums over half-open ranges of tiles.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct TileSums {
-    /// Change of the value at a tile.
-    deltas: BTreeMap<u32, i64>,
+    /// Changes of the value at tiles, in any order.
+    deltas: Vec<(u32, i64)>,
 }
 
 impl TileSums {
@@ -17,28 +15,30 @@ impl TileSums {
 
     /// Adds `amount` on tiles `[first, first + count)`.
     pub fn add(&mut self, first: u32, count: u32, amount: i64) {
-        if count == 0 || amount == 0 {
-            return;
+        if count > 0 && amount != 0 {
+            self.deltas.extend([(first, amount), (first + count, -amount)]);
         }
-        *self.deltas.entry(first).or_default() += amount;
-        *self.deltas.entry(first + count).or_default() -= amount;
     }
 
     pub fn add_all(&mut self, other: &TileSums) {
-        for (&tile, &delta) in &other.deltas {
-            *self.deltas.entry(tile).or_default() += delta;
-        }
+        self.deltas.extend_from_slice(&other.deltas);
     }
 
     /// The pieces with a value other than 0, as `(first tile, count, value)`, neighbours merged.
     pub fn pieces(&self) -> Vec<(u32, u32, i64)> {
+        let mut deltas = self.deltas.clone();
+        deltas.sort_unstable_by_key(|&(tile, _)| tile);
         let mut pieces: Vec<(u32, u32, i64)> = Vec::new();
         let (mut value, mut since) = (0, 0);
-        for (&tile, &delta) in self.deltas.iter().filter(|&(_, &delta)| delta != 0) {
+        for changes in deltas.chunk_by(|a, b| a.0 == b.0) {
+            let (tile, change) = (changes[0].0, changes.iter().map(|&(_, delta)| delta).sum::<i64>());
+            if change == 0 {
+                continue;
+            }
             if value != 0 {
                 pieces.push((since, tile - since, value));
             }
-            value += delta;
+            value += change;
             since = tile;
         }
         pieces
@@ -56,7 +56,7 @@ impl TileSums {
     }
 
     pub fn at(&self, tile: u32) -> i64 {
-        self.deltas.range(..=tile).map(|(_, &delta)| delta).sum()
+        self.deltas.iter().filter(|&&(at, _)| at <= tile).map(|&(_, delta)| delta).sum()
     }
 }
 

@@ -9,18 +9,18 @@
 //!      once (at copy 0), inputs and outputs without copies.
 //! (T6) Copies: types agree, regions in bounds, each destination dimension used once; flat copies only
 //!      between layouts whose blocks are contiguous; multicast only between single tiles.
-//! (T7) Loop counts and the number of replicas are positive; nested loops run at most 2^32 times in all;
+//! (T7) Flags are one bool on every tile. Loop counts and the number of replicas are positive; nested loops run at most 2^32 times in all;
 //!      nesting is bounded by the parser.
 
 use crate::block::Block;
-use crate::grid::Grid;
+use crate::grid::{Class, Grid};
 use crate::kernel::{Access, OperandType};
 use crate::message::is_flat;
 use crate::program::{
     ComputeSetId, Copy, CopyMap, ExchangeId, Group, Init, Operand, Program, Role, SrcIndex, Step, Var, VarId,
 };
 use crate::span::Span;
-use pando_base::Error;
+use pando_base::{DType, Error, Ranges};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
@@ -51,6 +51,7 @@ type Check = Result<(), String>;
 /// Elements, tiles and offsets beyond this are refused so that no later sum can overflow.
 const MAX_SIZE: u64 = 1 << 40;
 const MAX_TILES: u32 = 1 << 24;
+const MAX_AXES: usize = 16;
 
 pub fn validate(program: &Program) -> Result<(), Problem> {
     let at = |place: Place| move |message: String| Problem { place, message };
@@ -135,7 +136,9 @@ fn holds_once(var: &Var) -> bool {
 
 fn check_grid(program: &Program, grid: &Grid) -> Check {
     let count: u128 = grid.axes.iter().map(|axis| u128::from(axis.extent)).product();
-    require(grid.axes.len() <= 8 && count <= u128::from(MAX_SIZE), || "(T2) the grid is too large".into())?;
+    require(grid.axes.len() <= MAX_AXES && count <= u128::from(MAX_SIZE), || {
+        "(T2) the grid is too large".into()
+    })?;
     require(grid.axes.iter().all(|axis| axis.extent > 0), || {
         "(T2) an axis of a grid has no coordinates".into()
     })?;
@@ -297,6 +300,28 @@ fn check_affine(src: &Var, dst: &Var, region: &Block, dims: &[SrcIndex]) -> Chec
     })
 }
 
+/// Every tile must find the flag on itself: no tile waits for another to know where to go.
+fn check_flags(program: &Program, flags: &[VarId]) -> Check {
+    let mut tiles = Ranges::default();
+    let mut count = 0;
+    for &id in flags {
+        let var = &program.vars[id];
+        require(var.dtype == DType::Bool && var.shape.num_elements() == 1, || {
+            format!("(T7) the flag %{} is {}{}, not one bool", var.name, var.dtype, var.shape)
+        })?;
+        let whole = Class { ranges: var.home.grid.axes.iter().map(|axis| (0, axis.extent)).collect() };
+        for (first, length) in var.home.grid.tile_runs(&whole) {
+            tiles.insert(first.into(), u64::from(first) + u64::from(length));
+        }
+        count += var.home.grid.len();
+    }
+    let all = u64::from(program.tiles);
+    require(count == all && tiles.intervals() == [(0, all)], || {
+        let names: Vec<String> = flags.iter().map(|&id| format!("%{}", program.vars[id].name)).collect();
+        format!("(T7) the flag {} is not on each of {all} tiles once", names.join(", "))
+    })
+}
+
 /// `times`: how often the steps run.
 fn check_steps(program: &Program, steps: &[Step], times: u64) -> Check {
     steps.iter().try_for_each(|step| match step {
@@ -304,6 +329,18 @@ fn check_steps(program: &Program, steps: &[Step], times: u64) -> Check {
             require(*count > 0, || "(T7) a loop runs at least once".into())?;
             let times = times.saturating_mul(*count);
             require(times <= 1 << 32, || "(T7) nested loops run at most 2^32 times in all".into())?;
+            check_steps(program, body, times)
+        }
+        Step::If { flags, then_body, else_body } => {
+            check_flags(program, flags)?;
+            check_steps(program, then_body, times)?;
+            check_steps(program, else_body, times)
+        }
+        Step::While { cond, flags, body, trips } => {
+            check_flags(program, flags)?;
+            let times = times.saturating_mul(trips.saturating_add(1));
+            require(times <= 1 << 32, || "(T7) nested loops run at most 2^32 times in all".into())?;
+            check_steps(program, cond, times)?;
             check_steps(program, body, times)
         }
         Step::HostIn(var) => require(matches!(program.vars[*var].role, Role::Input), || {

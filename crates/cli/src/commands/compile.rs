@@ -14,8 +14,8 @@ use std::fmt::Write;
 
 pub fn compile(args: &CompileArgs) -> Result<()> {
     let machine = pando_machine::load(&args.options.system)?;
-    let text = match load(&args.model)? {
-        Model::Graph(model) => graph_text(&prepared(&model.module, &args.options)?, &machine, args),
+    let text = match load(&args.model, args.options.micro_batch)? {
+        Model::Graph(model) => graph_text(&prepared(model.module, &args.options)?, &machine, args),
         Model::Tile(program) => tile_text(&program, &machine, args.stop_after),
     }
     .map_err(|error| error.with_file(&args.model.model.display().to_string()))?;

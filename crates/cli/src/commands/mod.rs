@@ -1,6 +1,9 @@
 //! One file per command.
 
 pub mod compile;
+pub mod cpu_profile;
 pub mod profile;
 pub mod run;
 pub mod system;
+pub mod validate;
+pub mod zoo;

@@ -16,30 +16,55 @@ use serde_json::json;
 use std::path::Path;
 use std::time::Instant;
 
+/// What a system would do with a model.
+pub struct Prediction {
+    profile: Profile,
+    machine: Machine,
+    compile_s: f64,
+    differences: Vec<Difference>,
+}
+
 /// Prints the prediction; false if the model does not fit.
 pub fn profile(args: &ProfileArgs) -> Result<bool> {
+    let prediction = predict(args)?;
+    prediction.print(args.json)?;
+    if let Some(path) = &args.report {
+        prediction.write_report(path, args)?;
+        note(&format!("report written to {}", path.display()));
+    }
+    Ok(prediction.profile.fit.fits)
+}
+
+pub fn predict(args: &ProfileArgs) -> Result<Prediction> {
     refuse_unavailable(args)?;
     let file = args.model.model.display().to_string();
     let machine = pando_machine::load(&args.options.system)?;
     let options = lower_options(&args.options, &machine)?;
     let progress = Progress::new();
     progress.pass("reading the model");
-    let model = load(&args.model)?;
+    let mut model = load(&args.model, args.options.micro_batch)?;
     let start = Instant::now();
     progress.pass("compiling");
-    let (mut profile, differences) = match &model {
-        Model::Graph(model) => prepared(&model.module, &args.options)
-            .and_then(|module| profile_graph(model, &module, &machine, &options, args, &progress)),
+    let (mut profile, differences) = match &mut model {
+        Model::Graph(model) => {
+            // Only a comparison needs the weights as they were.
+            let module = if args.exact { model.module.clone() } else { std::mem::take(&mut model.module) };
+            prepared(module, &args.options)
+                .and_then(|module| profile_graph(model, &module, &machine, &options, args, &progress))
+        }
         Model::Tile(program) => profile_tile(program, &machine, args).map(|profile| (profile, Vec::new())),
     }
     .map_err(|error| error.with_file(&file))?;
     let compile_s = start.elapsed().as_secs_f64();
-    drop(progress);
+    profile.trust = match &model {
+        Model::Graph(model) => pando_validate::trust(pando_validate::kind_of_graph(&model.module))?,
+        Model::Tile(program) => pando_validate::trust(pando_validate::kind_of_program(program))?,
+    };
     // Every module's entry is called `main`; people know their model by its file.
     if let (Model::Graph(_), Some(stem)) = (&model, args.model.model.file_stem()) {
         profile.program = stem.to_string_lossy().into_owned();
     }
-    finish(&profile, &machine, compile_s, &differences, args)
+    Ok(Prediction { profile, machine, compile_s, differences })
 }
 
 /// Options that belong to later parts of the project are refused, not ignored.
@@ -173,30 +198,29 @@ fn difference(actual: &Tensor, expected: &Tensor) -> f64 {
     if scale > 0.0 { worst / scale } else { worst }
 }
 
-fn finish(
-    profile: &Profile,
-    machine: &Machine,
-    compile_s: f64,
-    differences: &[Difference],
-    args: &ProfileArgs,
-) -> Result<bool> {
-    if args.json {
-        print_json(&json(profile, machine, compile_s, differences))?;
-    } else {
+impl Prediction {
+    fn print(&self, as_json: bool) -> Result<()> {
+        if as_json {
+            return print_json(&self.json());
+        }
         let style = if colors() { pando_profile::Style::Color } else { pando_profile::Style::Plain };
-        let mut text =
-            format!("{}\ncompiled in {compile_s:.2} s\n", pando_profile::table(profile, style).trim_end());
-        for (name, difference) in differences {
+        let table = pando_profile::table(&self.profile, style);
+        let mut text = format!("{}\ncompiled in {:.2} s\n", table.trim_end(), self.compile_s);
+        for (name, difference) in &self.differences {
             text += &format!("%{name} tile by tile: within {difference:.2e} of the reference evaluator\n");
         }
-        print(&text)?;
+        print(&text)
     }
-    if let Some(path) = &args.report {
+
+    pub fn write_report(&self, path: &Path, args: &ProfileArgs) -> Result<()> {
         refuse_own_model(path, &args.model.model)?;
-        pando_profile::write(profile, path)?;
-        note(&format!("report written to {}", path.display()));
+        pando_profile::write(&self.profile, path)
     }
-    Ok(profile.fit.fits)
+
+    /// The fields that scripts rely on, and more.
+    pub fn json(&self) -> serde_json::Value {
+        json(&self.profile, &self.machine, self.compile_s, &self.differences)
+    }
 }
 
 /// A slip of the pen must not cost a user the model.
@@ -210,7 +234,6 @@ fn refuse_own_model(report: &Path, model: &Path) -> Result<()> {
     }
 }
 
-/// The fields that scripts rely on, and more.
 fn json(
     profile: &Profile,
     machine: &Machine,

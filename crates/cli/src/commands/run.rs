@@ -1,60 +1,129 @@
 //! `pando run`: the outputs of a model, computed on this computer.
 
+use super::cpu_profile;
+use super::profile::refuse_unsound;
 use crate::args::{MatmulPrecision, RunArgs};
-use crate::commands::profile::refuse_unsound;
-use crate::model::{GraphModel, Model, draw, load, main_types};
-use crate::output::{print, print_json};
+use crate::inputs::{Port, inputs};
+use crate::model::{GraphModel, Model, load, main_types, of_imported, onnx_options};
+use crate::output::{note, print, print_json};
 use crate::{npy, progress::Progress};
-use pando_base::{Error, Result, Shape, Tensor};
+use pando_base::{Error, Result, Tensor};
+use pando_cpu::StepTime;
 use pando_graph::TensorType;
 use pando_lower::{Options, compile};
 use pando_machine::Machine;
 use pando_tile::{Program, Role, VarId};
 use serde_json::json;
 use std::fmt::Write;
+use std::sync::Arc;
 use std::time::Instant;
 
-/// An input.
-struct Port {
-    name: String,
-    ty: TensorType,
-}
-
 type Compute<'a> = dyn Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'a;
+type Measure<'a> = dyn Fn(&[Tensor]) -> Result<Vec<StepTime>> + Send + Sync + 'a;
 
 /// Something that maps inputs to outputs.
 struct Job<'a> {
     inputs: Vec<Port>,
     output_names: Vec<String>,
     run: Box<Compute<'a>>,
+    /// The time of every step, if the way to compute has steps.
+    measure: Option<Box<Measure<'a>>>,
+}
+
+/// What a run gives.
+struct Done {
+    names: Vec<String>,
+    outputs: Vec<Tensor>,
+    times_ms: Vec<f64>,
+    steps: Option<Vec<StepTime>>,
 }
 
 pub fn run(args: &RunArgs) -> Result<()> {
-    let file = args.model.model.display().to_string();
     let threads = args.threads.map_or_else(rayon::current_num_threads, |threads| threads as usize);
     let progress = Progress::new();
     progress.pass("reading the model");
-    let mut model = load(&args.model)?;
+    let mut done =
+        load(&args.model, None).and_then(|mut model| compute(&mut model, args, threads, &progress));
+    let is_onnx = args.model.model.extension().is_some_and(|extension| extension == "onnx");
+    if done.is_err() && is_onnx {
+        progress.pass("reading the model for these inputs");
+        // If that does not help, what was wrong at first is the user's problem.
+        if let Ok(mut model) = load_for_inputs(args, threads) {
+            done = compute(&mut model, args, threads, &progress);
+        }
+    }
+    let done = done?;
+    drop(progress);
+    if let Some(directory) = &args.output {
+        write_outputs(directory, &done.names, &done.outputs)?;
+    }
+    let report = Report { done, threads };
+    if args.json { print_json(&report.json()) } else { print(&report.text(args)) }
+}
+
+/// A model whose sizes depend on its inputs, translated for those of this run.
+fn load_for_inputs(args: &RunArgs, threads: usize) -> Result<Model> {
+    let path = &args.model.model;
+    let options = onnx_options(&args.model.dims);
+    let ports: Vec<Port> = pando_onnx::inputs(path, &options)?
+        .into_iter()
+        .map(|input| Port { name: input.name, ty: input.ty })
+        .collect();
+    let values = inputs(&ports, &args.inputs, args.random)
+        .map_err(|error| error.with_file(&path.display().to_string()))?;
+    let named: Vec<_> = ports.into_iter().map(|port| port.name).zip(values).collect();
+    let native = native_options(args, threads);
+    let evaluate =
+        move |module: &pando_graph::Module, args: &[Tensor]| pando_cpu::compile(module, &native)?.run(args);
+    pando_onnx::load_for(path, &named, &options, Arc::new(evaluate)).map(of_imported).map(Model::Graph)
+}
+
+fn compute(model: &mut Model, args: &RunArgs, threads: usize, progress: &Progress) -> Result<Done> {
+    let file = args.model.model.display().to_string();
     progress.pass("compiling");
     // A system's own problems are not the model's.
     let machine = args.system.as_deref().map(pando_machine::load).transpose()?;
-    let job = job(&mut model, args, machine, threads).map_err(|error| error.with_file(&file))?;
-    let inputs = inputs(&job, args).map_err(|error| error.with_file(&file))?;
+    let job = job(model, args, machine, threads).map_err(|error| error.with_file(&file))?;
+    let inputs = inputs(&job.inputs, &args.inputs, args.random).map_err(|error| error.with_file(&file))?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     let pool = pool.map_err(|error| Error::new(format!("cannot start {threads} threads: {error}")))?;
-    progress.pass("running");
-    let mut times = Vec::new();
-    let mut outputs = Vec::new();
-    for _ in 0..args.iterations {
+    let (mut times_ms, mut outputs) = (Vec::new(), Vec::new());
+    for iteration in 1..=args.iterations {
+        progress.pass(&format!("running, {iteration} of {}", args.iterations));
         let start = Instant::now();
         outputs = pool.install(|| (job.run)(&inputs)).map_err(|error| error.with_file(&file))?;
-        times.push(start.elapsed().as_secs_f64() * 1e3);
+        times_ms.push(start.elapsed().as_secs_f64() * 1e3);
     }
-    drop(progress);
-    if let Some(directory) = &args.output {
-        write_outputs(directory, &job.output_names, &outputs)?;
+    let steps = measured(&job, &inputs, args, progress).map_err(|error| error.with_file(&file))?;
+    Ok(Done { names: job.output_names, outputs, times_ms, steps })
+}
+
+/// Medians of the time of every step over as many more runs, if they are asked for.
+fn measured(
+    job: &Job,
+    inputs: &[Tensor],
+    args: &RunArgs,
+    progress: &Progress,
+) -> Result<Option<Vec<StepTime>>> {
+    if !args.profile_cpu && args.trace.is_none() {
+        return Ok(None);
     }
-    report(args, &job.output_names, &outputs, &mut times, threads)
+    let Some(measure) = &job.measure else {
+        return Err(Error::new(
+            "--profile-cpu and --trace measure the engine for this computer, on a model; \
+             leave out --system and --reference",
+        ));
+    };
+    let mut runs = Vec::new();
+    for iteration in 1..=args.iterations {
+        progress.pass(&format!("measuring, {iteration} of {}", args.iterations));
+        runs.push(measure(inputs)?);
+    }
+    if let (Some(path), Some(last)) = (&args.trace, runs.last()) {
+        cpu_profile::write_trace(path, &args.model.model.display().to_string(), last)?;
+        note(&format!("trace written to {}: ui.perfetto.dev shows it", path.display()));
+    }
+    Ok(args.profile_cpu.then(|| pando_cpu::medians(&runs)))
 }
 
 fn job<'a>(
@@ -92,29 +161,34 @@ fn graph_job<'a>(
             let results = run(args)?;
             Ok(positions.iter().map(|&position| results[position].clone()).collect())
         }),
+        measure: None,
     }
 }
 
-/// With the engine for this computer, which gets the module: so that weights are held once, as it wants them.
-fn native_job<'a>(model: &'a mut GraphModel, args: &RunArgs, threads: usize) -> Result<Job<'a>> {
+fn native_options(args: &RunArgs, threads: usize) -> pando_cpu::CompileOptions {
     let matmul_precision = match args.matmul_precision {
         MatmulPrecision::Highest => pando_cpu::MatmulPrecision::Highest,
         MatmulPrecision::High => pando_cpu::MatmulPrecision::High,
         MatmulPrecision::Medium => pando_cpu::MatmulPrecision::Medium,
     };
-    let options =
-        pando_cpu::CompileOptions { threads, matmul_precision, ..pando_cpu::CompileOptions::default() };
-    if matmul_precision.used(options.isa) != matmul_precision {
-        eprintln!("note: --matmul-precision highest is used: this processor multiplies no faster with less");
-    }
-    let types = types_of(model);
-    let module = std::mem::take(&mut model.module);
-    let compiled = pando_cpu::compile_owned(module, &options)?;
-    Ok(graph_job(model, types, move |args| compiled.run(args)))
+    pando_cpu::CompileOptions { threads, matmul_precision, ..pando_cpu::CompileOptions::default() }
 }
 
 fn types_of(model: &GraphModel) -> Vec<TensorType> {
     main_types(&model.module).unwrap_or_default().into_iter().cloned().collect()
+}
+
+/// With the engine for this computer, which gets the module: so weights are held once, as it wants them.
+fn native_job<'a>(model: &'a mut GraphModel, args: &RunArgs, threads: usize) -> Result<Job<'a>> {
+    let options = native_options(args, threads);
+    if options.matmul_precision.used(options.isa) != options.matmul_precision {
+        note("--matmul-precision highest is used: this processor multiplies no faster with less");
+    }
+    let types = types_of(model);
+    let compiled = Arc::new(pando_cpu::compile_owned(std::mem::take(&mut model.module), &options)?);
+    let measured = Arc::clone(&compiled);
+    let measure: Box<Measure> = Box::new(move |args| measured.profile(args).map(|(_, steps)| steps));
+    Ok(Job { measure: Some(measure), ..graph_job(model, types, move |args| compiled.run(args)) })
 }
 
 /// With the reference evaluator.
@@ -150,81 +224,8 @@ fn tile_job(program: &Program) -> Result<Job<'_>> {
             let outputs = pando_sim::run(program, value, &options)?;
             output_vars.iter().map(|&id| super::profile::output(program, &outputs, id)).collect()
         }),
+        measure: None,
     })
-}
-
-/// The inputs from files, the rest drawn; the seed of each is its position's. Files give named dimensions
-/// their sizes.
-fn inputs(job: &Job, args: &RunArgs) -> Result<Vec<Tensor>> {
-    for (name, _) in &args.inputs {
-        if !job.inputs.iter().any(|port| port.name == *name) {
-            let known: Vec<&str> = job.inputs.iter().map(|port| port.name.as_str()).collect();
-            return Err(Error::new(format!("--input {name}: the model's inputs are {}", known.join(", "))));
-        }
-    }
-    let mut sizes: Vec<(String, u64)> = Vec::new();
-    let mut tensors: Vec<Option<Tensor>> = Vec::new();
-    for port in &job.inputs {
-        let file = args.inputs.iter().rev().find(|(name, _)| *name == port.name);
-        tensors.push(file.map(|(_, path)| from_file(port, path, &mut sizes)).transpose()?);
-    }
-    let each = job.inputs.iter().zip(tensors).enumerate().map(|(index, (port, tensor))| match tensor {
-        Some(tensor) => Ok(tensor),
-        None => {
-            let seed = args.random.wrapping_add(index as u64 * 0x9E37_79B9);
-            let shape = shape_of(port, &sizes)?;
-            draw(port.ty.dtype, &shape, seed).map_err(|error| error.context(format!("input {}", port.name)))
-        }
-    });
-    each.collect()
-}
-
-/// The shape of an input with the sizes known for names.
-fn shape_of(port: &Port, sizes: &[(String, u64)]) -> Result<Shape> {
-    let dims = port.ty.dims.iter().map(|dim| {
-        let named = || sizes.iter().find(|(name, _)| *name == dim.to_string()).map(|&(_, size)| size);
-        dim.known().or_else(named).ok_or_else(|| {
-            Error::new(format!(
-                "input {} is {}: give its dimension a size, such as --dim {dim}=8",
-                port.name, port.ty
-            ))
-        })
-    });
-    dims.collect::<Result<Vec<u64>>>().map(Shape::from)
-}
-
-/// A file's tensor, converted to the port's type where no value changes.
-fn from_file(port: &Port, path: &std::path::Path, sizes: &mut Vec<(String, u64)>) -> Result<Tensor> {
-    let tensor = npy::read(path)?;
-    let wrong = |what: String| Error::in_file(path.display().to_string(), what);
-    let fits = tensor.shape().rank() == port.ty.rank()
-        && port
-            .ty
-            .dims
-            .iter()
-            .zip(tensor.shape().iter())
-            .all(|(dim, &size)| dim.known().is_none_or(|known| known == size));
-    if !fits {
-        return Err(wrong(format!("has shape {}, input {} is {}", tensor.shape(), port.name, port.ty)));
-    }
-    for (dim, &size) in
-        port.ty.dims.iter().zip(tensor.shape().iter()).filter(|(dim, _)| dim.known().is_none())
-    {
-        sizes.push((dim.to_string(), size));
-    }
-    let dtype = port.ty.dtype;
-    if tensor.dtype() == dtype {
-        return Ok(tensor);
-    }
-    let converted = Tensor::from_f64(dtype, tensor.shape().clone(), &tensor.to_f64());
-    if converted.to_f64() == tensor.to_f64() || (tensor.dtype().is_float() && dtype.is_float()) {
-        return Ok(converted);
-    }
-    Err(wrong(format!(
-        "is {}, input {} wants {dtype}, and the values do not convert",
-        tensor.dtype(),
-        port.name
-    )))
 }
 
 /// One file an output.
@@ -249,48 +250,58 @@ fn file_name(name: &str, taken: &[String]) -> String {
     file
 }
 
-fn report(
-    args: &RunArgs,
-    names: &[String],
-    outputs: &[Tensor],
-    times: &mut [f64],
+/// What has been computed, and how long it took.
+struct Report {
+    done: Done,
     threads: usize,
-) -> Result<()> {
-    times.sort_by(f64::total_cmp);
-    let quantile = |q: f64| times[((times.len() - 1) as f64 * q).round() as usize];
-    let summaries: Vec<_> = outputs.iter().map(Summary::of).collect();
-    if args.json {
-        let outputs: Vec<_> = names
-            .iter()
-            .zip(outputs)
-            .zip(&summaries)
-            .map(|((name, tensor), summary)| {
-                json!({
-                    "name": name, "dtype": tensor.dtype().to_string(), "shape": tensor.shape().to_vec(),
-                    "min": number(summary.min), "max": number(summary.max), "mean": number(summary.mean),
-                })
+}
+
+impl Report {
+    fn quantile(&self, q: f64) -> f64 {
+        let mut times = self.done.times_ms.clone();
+        times.sort_by(f64::total_cmp);
+        times[((times.len() - 1) as f64 * q).round() as usize]
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let outputs = self.done.names.iter().zip(&self.done.outputs).map(|(name, tensor)| {
+            let summary = Summary::of(tensor);
+            json!({
+                "name": name, "dtype": tensor.dtype().to_string(), "shape": tensor.shape().to_vec(),
+                "min": number(summary.min), "max": number(summary.max), "mean": number(summary.mean),
             })
-            .collect();
-        let latency = json!({"median": quantile(0.5), "p10": quantile(0.1), "p90": quantile(0.9)});
-        return print_json(&json!({"outputs": outputs, "latency_ms": latency, "threads": threads}));
+        });
+        let [median, p10, p90] = [0.5, 0.1, 0.9].map(|q| self.quantile(q));
+        let mut json = json!({
+            "outputs": outputs.collect::<Vec<_>>(),
+            "latency_ms": {"median": median, "p10": p10, "p90": p90},
+            "threads": self.threads,
+        });
+        if let Some(steps) = &self.done.steps {
+            json["profile"] = cpu_profile::json(steps);
+        }
+        json
     }
-    let width = names.iter().map(String::len).max().unwrap_or(0).max(16);
-    let mut text =
-        format!("{:<width$} {:<20} {:>14} {:>14} {:>14}\n", "output", "type", "min", "max", "mean");
-    for ((name, tensor), summary) in names.iter().zip(outputs).zip(&summaries) {
-        let ty = format!("{}{}", tensor.dtype(), tensor.shape());
-        let [min, max, mean] = [summary.min, summary.max, summary.mean].map(short);
-        let _ = writeln!(text, "{name:<width$} {ty:<20} {min:>14} {max:>14} {mean:>14}");
+
+    fn text(&self, args: &RunArgs) -> String {
+        let width = self.done.names.iter().map(String::len).max().unwrap_or(0).max(16);
+        let mut text =
+            format!("{:<width$} {:<20} {:>14} {:>14} {:>14}\n", "output", "type", "min", "max", "mean");
+        for (name, tensor) in self.done.names.iter().zip(&self.done.outputs) {
+            let summary = Summary::of(tensor);
+            let ty = format!("{}{}", tensor.dtype(), tensor.shape());
+            let [min, max, mean] = [summary.min, summary.max, summary.mean].map(short);
+            let _ = writeln!(text, "{name:<width$} {ty:<20} {min:>14} {max:>14} {mean:>14}");
+        }
+        let what = if args.system.is_some() { "simulated on this computer in" } else { "latency" };
+        let [median, p10, p90] = [0.5, 0.1, 0.9].map(|q| self.quantile(q));
+        let _ =
+            writeln!(text, "\n{what} {median:.3} ms (p10 {p10:.3}, p90 {p90:.3}), {} threads", self.threads);
+        if let Some(steps) = &self.done.steps {
+            let _ = write!(text, "\n{}", cpu_profile::table(steps));
+        }
+        text
     }
-    let what = if args.system.is_some() { "simulated on this computer in" } else { "latency" };
-    let _ = writeln!(
-        text,
-        "\n{what} {:.3} ms (p10 {:.3}, p90 {:.3}), {threads} threads",
-        quantile(0.5),
-        quantile(0.1),
-        quantile(0.9)
-    );
-    print(&text)
 }
 
 /// A number in at most 14 characters; nothing for an output without elements.

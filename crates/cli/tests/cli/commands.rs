@@ -75,6 +75,25 @@ fn tile_programs_run_and_are_profiled() {
     assert_eq!((run.status, json(&run)["fits"].clone()), (0, Value::Bool(true)));
 }
 
+/// One group is enough to see the fields; crates/validate's tests look at all rows.
+#[test]
+fn validate_has_every_promised_field() {
+    let run = pando(&["validate", "--group", "kernel", "--json"]);
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    let result = json(&run);
+    assert!(result["median_abs_error"].is_f64() && result["max_abs_error"].is_f64());
+    let rows = result["rows"].as_array().unwrap();
+    assert!(!rows.is_empty());
+    for field in ["id", "what", "config", "measured", "predicted", "error", "source", "range"] {
+        assert!(rows.iter().all(|row| !row[field].is_null()), "{field} is missing");
+    }
+    let run = pando(&["validate", "--row", "heat"]);
+    assert!(run.stdout.contains("heat3d-360") && run.stdout.contains("worst error"), "{}", run.stdout);
+    let run = pando(&["validate", "--row", "nothing-like-it"]);
+    assert_eq!((run.status, run.stdout.as_str()), (1, ""));
+    assert!(run.stderr.contains("nothing-like-it"), "{}", run.stderr);
+}
+
 #[test]
 fn profile_has_every_promised_field() {
     let run = pando(&["profile", "models/mlp.graph", "--system", "m2000", "--json", "--precision", "f16"]);
@@ -323,6 +342,35 @@ fn reports_do_not_destroy_what_is_there() {
     assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
 }
 
+/// The size of the output is that of the input's elements above a half, doubled.
+#[test]
+fn sizes_may_depend_on_the_inputs_values() {
+    let dir = scratch("above");
+    for (values, expect) in
+        [(&[1.0f32, 0.25, 3.0][..], [2.0, 6.0]), (&[0.0, 5.0, 0.5, 0.75, 9.0], [1.5, 18.0])]
+    {
+        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+        let shape = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }}", values.len());
+        let header = format!("{shape:<117}\n");
+        bytes.extend_from_slice(&(header.len() as u16).to_le_bytes());
+        bytes.extend_from_slice(header.as_bytes());
+        values.iter().for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
+        std::fs::write(dir.join("x.npy"), bytes).unwrap();
+        let input = format!("x={}", dir.join("x.npy").display());
+        let count = values.iter().filter(|&&value| value > 0.5).count();
+        for engine in [&[][..], &["--reference"]] {
+            let run = pando(&[&["run", "models/above.onnx", "--input", &input, "--json"], engine].concat());
+            assert_eq!(run.status, 0, "{engine:?}: {}", run.stderr);
+            let output = json(&run)["outputs"][0].clone();
+            assert_eq!(output["shape"], serde_json::json!([count]));
+            assert_eq!((output["min"].as_f64(), output["max"].as_f64()), (Some(expect[0]), Some(expect[1])));
+        }
+    }
+    let run = pando(&["run", "models/above.onnx"]);
+    assert_eq!(run.status, 1);
+    assert!(run.stderr.contains("--dim N="), "{}", run.stderr);
+}
+
 /// `models/make_onnx.py` writes the model and prints what ones give: 0.02297737 and 0.97702265.
 #[test]
 fn onnx_models_run_and_are_profiled() {
@@ -348,4 +396,26 @@ fn onnx_models_run_and_are_profiled() {
     assert!(run.stderr.contains("--dim N="), "{}", run.stderr);
     let run = pando(&["profile", "models/tiny.onnx", "--system", "m2000", "--micro-batch", "64", "--json"]);
     assert_eq!((run.status, json(&run)["fits"].clone()), (0, Value::Bool(true)), "{}", run.stderr);
+}
+
+#[test]
+fn zoo_models_are_listed_exported_and_profiled() {
+    let run = pando(&["zoo", "list"]);
+    assert!(run.stdout.contains("resnet50") && run.stdout.contains("25557032"), "{}", run.stdout);
+    let list = json(&pando(&["zoo", "list", "--json"]));
+    let bert = list["models"].as_array().unwrap().iter().find(|model| model["name"] == "bert-base").unwrap();
+    assert_eq!((&bert["parameters"], &bert["sizes"]["sequence"]), (&109_482_240.into(), &128.into()));
+    // What is exported is what the name builds.
+    let file = scratch("zoo").join("sparse.graph").display().to_string();
+    let spec = "sparse-fc?features=64&block=4&blocks=4&batch=2&seed=3";
+    assert_eq!(pando(&["zoo", "export", spec, &file]).status, 0);
+    let [from_name, from_file] =
+        [&format!("zoo:{spec}"), &file].map(|model| json(&pando(&["run", model, "--json"])));
+    assert_eq!(from_name["outputs"], from_file["outputs"]);
+    assert_eq!(from_name["outputs"][0]["shape"], serde_json::json!([2, 64]));
+    // --micro-batch is the batch of a model whose name gives none.
+    let profile =
+        |model| json(&pando(&["profile", model, "--system", "mk2", "--micro-batch", "8", "--json"]));
+    let text = "zoo:bert-3-layer?sequence=16";
+    assert_eq!(profile(text)["flops"], profile(&format!("{text}&batch=8"))["flops"]);
 }

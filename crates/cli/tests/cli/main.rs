@@ -5,3 +5,4 @@ mod common;
 mod documents;
 mod errors;
 mod layering;
+mod run;

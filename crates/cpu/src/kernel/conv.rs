@@ -9,6 +9,7 @@
 // Rows index registers: the loops over them are unrolled.
 #![allow(clippy::needless_range_loop)]
 
+use super::finish::Finish;
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{Avx2, Avx512};
 use super::lanes::{LANES, Lanes, Portable};
@@ -20,30 +21,6 @@ use crate::isa::Isa;
 pub struct Tap {
     pub offset: u32,
     pub lanes: u32,
-}
-
-/// What becomes of a sum `s` before it is stored, in this order: `s × scale + shift + residual`, at least
-/// `low`, at most `high`. Every part may be missing: addresses are null then, bounds `None`.
-#[derive(Clone, Copy)]
-pub struct Finish {
-    /// One per output channel.
-    pub scale: *const f32,
-    /// One per output channel.
-    pub shift: *const f32,
-    /// As the result lies.
-    pub residual: *const f32,
-    pub low: Option<f32>,
-    pub high: Option<f32>,
-}
-
-impl Finish {
-    pub const NONE: Finish = Finish {
-        scale: std::ptr::null(),
-        shift: std::ptr::null(),
-        residual: std::ptr::null(),
-        low: None,
-        high: None,
-    };
 }
 
 /// A tile's operands and results.
@@ -89,7 +66,8 @@ unsafe fn product<L: Lanes, const P: usize, const V: usize, const STEP: usize>(t
         let mut weights = tile.weights;
         for tap in tile.taps {
             let mut x = tile.x.add(tap.offset as usize);
-            for _ in 0..tap.lanes {
+            // Taps of planes have one lane.
+            for _ in 0..if STEP == 1 { 1 } else { tap.lanes } {
                 let mut w = [L::splat(0.0); V];
                 for v in 0..V {
                     w[v] = L::load(weights.add(v * LANES));

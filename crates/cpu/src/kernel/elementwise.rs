@@ -7,6 +7,7 @@
 
 use super::math;
 use super::number::Number;
+use super::smooth;
 use crate::isa::Isa;
 use crate::recognise::Activation;
 use pando_base::{BinaryFn, CompareFn, DType, UnaryFn};
@@ -179,8 +180,8 @@ activations! {
 
 pub fn activation(isa: Isa, activation: Activation) -> UnaryLoop {
     match activation {
-        Activation::Sigmoid => pick_map::<Sigmoid>(isa),
-        Activation::Silu => pick_map::<Silu>(isa),
+        Activation::Sigmoid => smooth::smooth::<smooth::Sigmoid>(isa).unwrap_or(pick_map::<Sigmoid>(isa)),
+        Activation::Silu => smooth::smooth::<smooth::Silu>(isa).unwrap_or(pick_map::<Silu>(isa)),
         Activation::Gelu => pick_map::<Gelu>(isa),
         Activation::GeluTanh => pick_map::<GeluTanh>(isa),
     }
@@ -277,6 +278,11 @@ pub fn unary(isa: Isa, func: UnaryFn, dtype: DType) -> Option<UnaryLoop> {
     }
     if dtype.is_float() {
         type T = f32;
+        if func == UnaryFn::Exp
+            && let Some(exp) = smooth::smooth::<smooth::Exp>(isa)
+        {
+            return Some(exp).filter(|_| !matches!(dtype, DType::F8(..)));
+        }
         let all = by_func!(
             pick_map,
             Unary<T>,

@@ -9,6 +9,9 @@
 /// Lanes of a [`Lanes`], and channels of a block in memory.
 pub const LANES: usize = 16;
 
+/// Adding and subtracting it rounds to an integer: 1.5 · 2^23.
+const ROUNDER: f32 = 12_582_912.0;
+
 /// Methods are inlined into functions compiled for the level.
 ///
 /// # Safety
@@ -21,12 +24,23 @@ pub trait Lanes: Copy {
     unsafe fn add(self, other: Self) -> Self;
     unsafe fn sub(self, other: Self) -> Self;
     unsafe fn mul(self, other: Self) -> Self;
+    unsafe fn div(self, other: Self) -> Self;
+    /// To the nearest integer, halves to even, of magnitudes below 2^22.
+    #[inline(always)]
+    unsafe fn round(self) -> Self {
+        // SAFETY: passed on.
+        unsafe { self.add(Self::splat(ROUNDER)).sub(Self::splat(ROUNDER)) }
+    }
+    /// `self × 2^n` for an integer n, rounded once.
+    unsafe fn times_power_of_two(self, n: Self) -> Self;
     /// `self × factor + sum`, rounded once where the level has such an instruction.
     unsafe fn mul_add(self, factor: Self, sum: Self) -> Self;
     /// The larger; NaN lanes of `self` stay, those of `bound` do not occur, and a bound of zero is +0.
     unsafe fn at_least(self, bound: Self) -> Self;
     /// The smaller; as above, and the bound is not zero.
     unsafe fn at_most(self, bound: Self) -> Self;
+    /// Between bounds that are not zero; NaN lanes stay.
+    unsafe fn clamp(self, low: f32, high: f32) -> Self;
     /// The larger; NaN if either is; -0 below +0.
     unsafe fn max(self, other: Self) -> Self;
     /// The lanes whose bits in `mask` are set from `other`.
@@ -81,6 +95,16 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
+    unsafe fn div(self, other: Self) -> Self {
+        self.zip(other, |a, b| a / b)
+    }
+
+    #[inline(always)]
+    unsafe fn times_power_of_two(self, n: Self) -> Self {
+        self.zip(n, super::math::times_power_of_two)
+    }
+
+    #[inline(always)]
     unsafe fn mul_add(self, factor: Self, sum: Self) -> Self {
         self.zip(factor, |a, b| a * b).zip(sum, |product, sum| product + sum)
     }
@@ -93,6 +117,12 @@ impl Lanes for Portable {
     #[inline(always)]
     unsafe fn at_most(self, bound: Self) -> Self {
         self.zip(bound, |x, bound| if x >= bound { bound } else { x })
+    }
+
+    #[inline(always)]
+    unsafe fn clamp(self, low: f32, high: f32) -> Self {
+        // SAFETY: the level is everywhere.
+        unsafe { self.at_most(Self::splat(high)).at_least(Self::splat(low)) }
     }
 
     #[inline(always)]
@@ -166,6 +196,26 @@ mod x86 {
         }
 
         #[inline(always)]
+        unsafe fn div(self, other: Self) -> Self {
+            self.zip(other, |a, b| unsafe { _mm256_div_ps(a, b) })
+        }
+
+        /// In two factors: 2^n alone may be below the normal numbers, or above the finite ones.
+        #[inline(always)]
+        unsafe fn times_power_of_two(self, n: Self) -> Self {
+            unsafe {
+                let half = n.mul(Self::splat(0.5)).round();
+                let power = |n: Self| {
+                    n.zip(n, |n, _| {
+                        let exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+                        _mm256_castsi256_ps(_mm256_slli_epi32::<23>(exponent))
+                    })
+                };
+                self.mul(power(half)).mul(power(n.sub(half)))
+            }
+        }
+
+        #[inline(always)]
         unsafe fn mul_add(self, factor: Self, sum: Self) -> Self {
             unsafe {
                 Avx2([
@@ -186,6 +236,14 @@ mod x86 {
         unsafe fn at_most(self, bound: Self) -> Self {
             self.zip(bound, |x, bound| unsafe {
                 _mm256_blendv_ps(x, bound, _mm256_cmp_ps::<_CMP_GE_OQ>(x, bound))
+            })
+        }
+
+        #[inline(always)]
+        unsafe fn clamp(self, low: f32, high: f32) -> Self {
+            // Of NaN and a number these give the second.
+            self.zip(self, |x, _| unsafe {
+                _mm256_max_ps(_mm256_set1_ps(low), _mm256_min_ps(_mm256_set1_ps(high), x))
             })
         }
 
@@ -252,6 +310,23 @@ mod x86 {
         }
 
         #[inline(always)]
+        unsafe fn div(self, other: Self) -> Self {
+            unsafe { Avx512(_mm512_div_ps(self.0, other.0)) }
+        }
+
+        #[inline(always)]
+        unsafe fn round(self) -> Self {
+            unsafe {
+                Avx512(_mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self.0))
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn times_power_of_two(self, n: Self) -> Self {
+            unsafe { Avx512(_mm512_scalef_ps(self.0, n.0)) }
+        }
+
+        #[inline(always)]
         unsafe fn mul_add(self, factor: Self, sum: Self) -> Self {
             unsafe { Avx512(_mm512_fmadd_ps(self.0, factor.0, sum.0)) }
         }
@@ -270,6 +345,12 @@ mod x86 {
                 let above = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(self.0, bound.0);
                 Avx512(_mm512_mask_blend_ps(above, self.0, bound.0))
             }
+        }
+
+        #[inline(always)]
+        unsafe fn clamp(self, low: f32, high: f32) -> Self {
+            // Of NaN and a number these give the second.
+            unsafe { Avx512(_mm512_max_ps(_mm512_set1_ps(low), _mm512_min_ps(_mm512_set1_ps(high), self.0))) }
         }
 
         #[inline(always)]

@@ -22,10 +22,16 @@ pub fn exp(x: f32) -> f32 {
     let p = p * r + 1.666_666_5e-1;
     let p = p * r + 5e-1;
     let value = p * (r * r) + r + 1.0;
+    let scaled = times_power_of_two(value, n);
+    if x.is_nan() { x } else { scaled }
+}
+
+/// `x × 2^n` for an integer n from -252 to 254.
+#[inline(always)]
+pub fn times_power_of_two(x: f32, n: f32) -> f32 {
     // Two factors: 2^n alone may be below the normal numbers, or above the finite ones.
     let half = (n * 0.5 + ROUNDER) - ROUNDER;
-    let scaled = value * power_of_two(half) * power_of_two(n - half);
-    if x.is_nan() { x } else { scaled }
+    x * power_of_two(half) * power_of_two(n - half)
 }
 
 /// 2^n for an integer n from -126 to 127.

@@ -3,9 +3,12 @@
 
 pub mod conv;
 pub mod elementwise;
+pub mod finish;
 pub mod gemm;
 pub mod half;
 pub mod lanes;
 pub mod math;
 pub mod number;
 pub mod rows;
+pub mod smooth;
+pub mod winograd;

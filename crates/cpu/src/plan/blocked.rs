@@ -6,12 +6,19 @@ use super::layout::BlockedConv;
 use super::{Place, Planner};
 use crate::flat::{FlatNode, FlatType, ValueIndex, Work};
 use crate::kernel::conv::{Tap, tiles};
+use crate::kernel::elementwise;
+use crate::kernel::finish::pass_loop;
 use crate::kernel::lanes::LANES;
+use crate::kernel::winograd::transforms;
+use crate::recognise::{Activation, Composite};
 use crate::step::Kind;
+use crate::step::conv::finish::{FinishSpec, Pass, PerChannel};
 use crate::step::conv::pack::Packing as Pack;
 use crate::step::conv::pool::Pool;
+use crate::step::conv::shuffle::Shuffle;
 use crate::step::conv::stage::Stage;
-use crate::step::conv::{Conv, FinishSpec, Input};
+use crate::step::conv::winograd::{self, Winograd, suits};
+use crate::step::conv::{Conv, Input};
 use crate::step::packing::Packing;
 use crate::view::View;
 use pando_base::{BinaryFn, DType, ReduceFn};
@@ -41,11 +48,45 @@ impl Addition {
     }
 }
 
+/// Nodes that one finish does.
+#[derive(Default)]
+struct Chain {
+    spec: FinishSpec,
+    operands: Vec<View>,
+    nodes: Vec<usize>,
+    result: ValueIndex,
+}
+
+impl Chain {
+    fn add(&mut self, addition: Addition, first: usize) {
+        match addition {
+            Addition::Operand(part, view) => {
+                let index = first + self.operands.len();
+                let image = if view.sizes[0] > 1 { view.strides[0] as usize } else { 0 };
+                match part {
+                    Part::Scale => self.spec.scale = Some(PerChannel { index, image }),
+                    Part::Shift => self.spec.shift = Some(PerChannel { index, image }),
+                    _ => self.spec.residual = Some(index),
+                }
+                self.operands.push(view);
+            }
+            Addition::Bound(Part::Low, bound) => self.spec.low = Some(bound),
+            Addition::Bound(_, bound) => self.spec.high = Some(bound),
+        }
+    }
+}
+
 impl Planner<'_> {
     pub(super) fn blocked_conv(&mut self, conv: &BlockedConv, node: &FlatNode) {
         let operands = self.operands(node);
         let [x, kernel]: [View; 2] = operands.try_into().expect("conv has two operands");
         let (x, kernel) = (self.dense(x), self.dense(kernel));
+        if conv.blocked_input
+            && suits(&conv.conv, conv.window, [conv.from[1], conv.to[1]], [conv.to[2], conv.to[3]])
+        {
+            let (kind, kernel) = self.winograd(conv, kernel);
+            return self.emit_conv(kind, [kernel, x], node.results[0]);
+        }
         let tiles = tiles(self.options.isa);
         let input = match (conv.is_depthwise(), conv.blocked_input) {
             (true, _) => Input::Depthwise,
@@ -61,7 +102,6 @@ impl Planner<'_> {
         };
         let (pieces, elements) = (pack.pieces(), pack.elements());
         let kernel = self.packed(Packing::Conv(pack), kernel, elements);
-        let (finish, mut extra, result) = self.finish_of(node.results[0]);
         let [_, _, height, width] = conv.to;
         let kind = Kind::Conv(Conv {
             images: conv.to[0],
@@ -73,42 +113,123 @@ impl Planner<'_> {
             pieces,
             taps,
             tiles,
-            finish,
+            multiply_adds: conv.multiply_adds(),
+            finish: FinishSpec::default(),
             epilogue: None,
         });
-        let mut inputs = vec![kernel, x];
-        inputs.append(&mut extra);
+        self.emit_conv(kind, [kernel, x], node.results[0]);
+    }
+
+    fn winograd(&mut self, conv: &BlockedConv, kernel: View) -> (Kind, View) {
+        let tiles = tiles(self.options.isa);
+        let pack = winograd::Packing { outputs: conv.to[1], inputs: conv.from[1], blocks: tiles.blocks };
+        let elements = pack.elements();
+        let kernel = self.packed(Packing::Winograd(pack), kernel, elements);
+        let kind = Kind::Winograd(Winograd {
+            images: conv.to[0],
+            inputs: conv.from[1],
+            outputs: conv.to[1],
+            from: [conv.from[2], conv.from[3]],
+            to: [conv.to[2], conv.to[3]],
+            low: [conv.conv.padding[0].0, conv.conv.padding[1].0],
+            tiles,
+            transforms: transforms(self.options.isa),
+            multiply_adds: conv.multiply_adds(),
+            finish: FinishSpec::default(),
+            epilogue: None,
+        });
+        (kind, kernel)
+    }
+
+    /// Appends a convolution with as much of what follows its result as kernels can do.
+    fn emit_conv(&mut self, mut kind: Kind, operands: [View; 2], result: ValueIndex) {
+        let chain = self.chain(result, self.only_user(result), operands.len());
+        chain.nodes.iter().for_each(|&node| self.groups.take(node));
+        match &mut kind {
+            Kind::Conv(conv) => conv.finish = chain.spec,
+            Kind::Winograd(winograd) => winograd.finish = chain.spec,
+            _ => unreachable!("only convolutions have finishes"),
+        }
+        let (result, mut inputs) = (chain.result, Vec::from(operands));
+        inputs.extend(chain.operands);
         let sizes = self.flat.values[result].sizes.clone();
         self.views[result] = Some(self.emit(kind, inputs, DType::F32, &sizes));
     }
 
-    /// Follows the users of a result as far as kernels can do their work. Gives the operands to add to the
-    /// step, and the value that the step then computes.
-    fn finish_of(&mut self, mut value: ValueIndex) -> (FinishSpec, Vec<View>, ValueIndex) {
-        let (mut spec, mut operands, mut last) = (FinishSpec::default(), Vec::new(), None);
+    /// Follows the users of a value, from `user` on, as far as kernels can do their work. Operands will be the
+    /// step's from `first` on.
+    fn chain(&mut self, mut value: ValueIndex, mut user: Option<usize>, first: usize) -> Chain {
+        let mut chain = Chain { result: value, ..Chain::default() };
+        let mut last = None;
         while self.options.fuse
-            && let Some(user) = self.only_user(value)
-            && let Some(addition) = self.addition(user, value)
+            && let Some(node) = user
+            && let Some(addition) = self.addition(node, value)
             && last.is_none_or(|last| last < addition.part())
         {
             last = Some(addition.part());
-            match addition {
-                Addition::Operand(part, view) => {
-                    let index = Some(2 + operands.len());
-                    match part {
-                        Part::Scale => spec.scale = index,
-                        Part::Shift => spec.shift = index,
-                        _ => spec.residual = index,
-                    }
-                    operands.push(view);
-                }
-                Addition::Bound(Part::Low, bound) => spec.low = Some(bound),
-                Addition::Bound(_, bound) => spec.high = Some(bound),
-            }
-            self.groups.take(user);
-            value = self.flat.nodes[user].results[0];
+            chain.add(addition, first);
+            chain.nodes.push(node);
+            value = self.flat.nodes[node].results[0];
+            user = self.only_user(value);
         }
-        (spec, operands, value)
+        if self.options.fuse
+            && let Some((activation, nodes)) = self.activation(value, user)
+        {
+            value = self.flat.nodes[nodes[nodes.len() - 1]].results[0];
+            chain.spec.activation = Some(elementwise::activation(self.options.isa, activation));
+            chain.nodes.extend(nodes);
+        }
+        chain.result = value;
+        chain
+    }
+
+    /// The activation that follows a value, and its nodes: `x · sigmoid(x)` may come as two.
+    fn activation(&self, value: ValueIndex, user: Option<usize>) -> Option<(Activation, Vec<usize>)> {
+        let known = |node: usize| match self.flat.nodes[node].work {
+            Work::Composite(Composite::Activation(known)) => Some(known),
+            _ => None,
+        };
+        let smooth = |known: &Activation| matches!(known, Activation::Sigmoid | Activation::Silu);
+        if let Some(node) = user {
+            return known(node).filter(smooth).map(|known| (known, vec![node]));
+        }
+        let &[gate, product] = self.users[value].as_slice() else { return None };
+        let sigmoid = self.flat.nodes[gate].results[0];
+        let operands = &self.flat.nodes[product].operands;
+        let is_product = matches!(self.flat.nodes[product].work, Work::Op(Op::Binary(BinaryFn::Mul)))
+            && (operands.as_slice() == [value, sigmoid] || operands.as_slice() == [sigmoid, value]);
+        let inside = !self.flat.results.contains(&value) && self.only_user(sigmoid) == Some(product);
+        let silu = known(gate) == Some(Activation::Sigmoid) && is_product && inside;
+        silu.then_some((Activation::Silu, vec![gate, product]))
+    }
+
+    /// A group as a pass over an image in blocks, if that does all of its nodes.
+    pub(super) fn pass(&mut self, root: usize, members: &[usize]) -> Option<View> {
+        let node = &self.flat.nodes[members[0]];
+        if !self.options.fuse {
+            return None;
+        }
+        let start = node.operands.iter().copied().find(|&value| {
+            let view = self.views[value].as_ref();
+            view.is_some_and(|view| view.sizes.len() == 5 && view.sizes[4] == LANES && view.is_dense())
+        })?;
+        let chain = self.chain(start, Some(members[0]), 1);
+        // Activations alone are cheaper as programs.
+        if chain.nodes != members
+            || chain.spec.operands() == 0 && chain.spec.low.or(chain.spec.high).is_none()
+        {
+            return None;
+        }
+        let x = self.view(start);
+        // Better done by the step that makes the operand.
+        if self.product_behind(root, 0, std::slice::from_ref(&x), x.dtype).is_some() {
+            return None;
+        }
+        let ty = &self.flat.values[self.flat.nodes[root].results[0]];
+        let (blocks, pixels) = (x.sizes[1], x.sizes[2] * x.sizes[3]);
+        let pass = Pass { finish: chain.spec, pass: pass_loop(self.options.isa), blocks, pixels };
+        let inputs = [x].into_iter().chain(chain.operands).collect();
+        Some(self.emit(Kind::Pass(pass), inputs, ty.dtype, &ty.sizes))
     }
 
     fn only_user(&self, value: ValueIndex) -> Option<usize> {
@@ -117,13 +238,12 @@ impl Planner<'_> {
     }
 
     /// What a node does to a value, if a finish can.
-    fn addition(&self, node: usize, value: ValueIndex) -> Option<Addition> {
+    fn addition(&mut self, node: usize, value: ValueIndex) -> Option<Addition> {
         let node = &self.flat.nodes[node];
         let Work::Op(Op::Binary(func)) = &node.work else { return None };
         let &[a, b] = node.operands.as_slice() else { return None };
         let other = if a == value { b } else { a };
-        // Operands that are made later are not there yet; nor may the value meet itself.
-        let view = self.views[other].clone().filter(|_| a != b)?;
+        let view = if a == b { None } else { self.available(other) }?;
         let per_channel = is_per_channel(&view);
         let bound = || self.uniform(&view);
         match func {
@@ -141,6 +261,25 @@ impl Planner<'_> {
         }
     }
 
+    /// A value that is planned, or can be at once: broadcasts of what is there stand where they are first used.
+    fn available(&mut self, value: ValueIndex) -> Option<View> {
+        if self.views[value].is_none() {
+            let (index, flat) = (self.makers[value]?, self.flat);
+            let node = &flat.nodes[index];
+            let moves = match &node.work {
+                Work::Constant(_) => true,
+                Work::Op(op) => matches!(op, Op::Broadcast { .. } | Op::Reshape { .. } | Op::Pad(_)),
+                _ => false,
+            };
+            let own = moves && self.groups.root(index).is_none();
+            if !own || !node.operands.iter().all(|&operand| self.available(operand).is_some()) {
+                return None;
+            }
+            self.node(index, node).ok()?;
+        }
+        self.views[value].clone()
+    }
+
     /// The number that all elements of a constant are.
     fn uniform(&self, view: &View) -> Option<f32> {
         let Some(Place::Const(tensor)) = &self.buffers[view.buffer].place else { return None };
@@ -150,6 +289,13 @@ impl Planner<'_> {
         let first = *elements.first()?;
         let same = elements.iter().all(|element| element.to_bits() == first.to_bits());
         (same && !first.is_nan()).then_some(first)
+    }
+
+    pub(super) fn shuffle(&mut self, channels: usize, groups: usize, node: &FlatNode) -> View {
+        let x = self.view(node.operands[0]);
+        let x = self.dense(x);
+        let (pixels, sizes) = (x.sizes[2] * x.sizes[3], x.sizes.clone());
+        self.emit(Kind::Shuffle(Shuffle { channels, groups, pixels }), vec![x], DType::F32, &sizes)
     }
 
     /// A window or reduction over blocks, if this is one.
@@ -194,11 +340,15 @@ impl Planner<'_> {
     }
 }
 
-/// One number per channel: the lanes of a block are neighbours, blocks follow each other, all else is alike.
+/// One number per channel, for all images or for each: the lanes of a block are neighbours, blocks follow each
+/// other, pixels are alike.
 fn is_per_channel(view: &View) -> bool {
     let along = |axis: usize, stride: isize| view.sizes[axis] <= 1 || view.strides[axis] == stride;
-    let expected = [0, LANES as isize, 0, 0, 1];
-    view.sizes.len() == 5 && view.sizes[4] == LANES && (0..5).all(|axis| along(axis, expected[axis]))
+    let expected = [(1, LANES as isize), (2, 0), (3, 0), (4, 1)];
+    view.sizes.len() == 5
+        && view.sizes[4] == LANES
+        && (view.sizes[0] <= 1 || view.strides[0] >= 0)
+        && expected.into_iter().all(|(axis, stride)| along(axis, stride))
 }
 
 fn packing(conv: &BlockedConv, input: Input, blocks: usize) -> Pack {
@@ -233,8 +383,8 @@ fn stage(conv: &BlockedConv, input: Input) -> Stage {
     stage.phases = phases(conv, strides);
     let reach = |axis: usize| offsets(conv, axis).last().map_or(0, |last| last / strides[axis]);
     let columns = to[1] + reach(1);
-    // Depthwise tasks copy one channel block at a time, which should stay in the L1 cache.
-    let copied = if input == Input::Depthwise { 16 } else { channels };
+    // Depthwise tasks copy one channel block at a time, which should stay in the L2 cache with the results.
+    let copied = if input == Input::Depthwise { 2 } else { channels };
     stage.task_rows = rows_for(to[0], copied * stage.phases.len() * columns * lanes * 4);
     stage.plane = [stage.task_rows + reach(0), columns];
     stage

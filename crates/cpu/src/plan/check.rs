@@ -11,18 +11,18 @@ use pando_base::Id;
 pub fn check(plan: &Plan) {
     for step in &plan.steps {
         for view in step.inputs.iter().chain(&step.outputs).chain(&step.scratch) {
-            check_inside(plan, view, step.name());
+            check_inside(plan, view, step.kind_name());
         }
         for output in step.outputs.iter().chain(&step.scratch) {
-            assert!(output.is_dense(), "{} writes the strided view {output:?}", step.name());
+            assert!(output.is_dense(), "{} writes the strided view {output:?}", step.kind_name());
             assert!(
                 matches!(plan.buffers[output.buffer].place, Place::Arena(_)),
                 "{} writes {}, which is no part of the arena",
-                step.name(),
+                step.kind_name(),
                 output.buffer
             );
             let reads = step.inputs.iter().any(|input| input.buffer == output.buffer);
-            assert!(!reads, "{} reads {} while writing it", step.name(), output.buffer);
+            assert!(!reads, "{} reads {} while writing it", step.kind_name(), output.buffer);
         }
     }
     plan.results.iter().for_each(|view| check_inside(plan, view, "return"));

@@ -1,4 +1,5 @@
-//! Makes steps of convolutions in float types: up to three spatial dimensions. A kernel of one element with
+//! Makes steps of convolutions in float types that do not lie in blocks (`layout.rs` says which do): up to three
+//! spatial dimensions. A kernel of one element with
 //! unit strides is a product of the input as it is; others go over padded planes (`step/windows.rs`).
 
 use super::Planner;
@@ -127,7 +128,8 @@ fn planes(conv: &Conv, shape: &Shape) -> Option<Planes> {
         }
     }
     let plain = strides == [1; SPATIAL] && low == [0; SPATIAL] && high_is_zero && dilation == [1; SPATIAL];
-    if plain && shape.window == [1; SPATIAL] {
+    // Where a stride leaves one position of several, the input is larger than what is read of it.
+    if plain && shape.window == [1; SPATIAL] && shape.from == shape.to {
         return None;
     }
     let reach = |axis: usize| (shape.window[axis].max(1) - 1) * kernel_dilation[axis] / strides[axis];

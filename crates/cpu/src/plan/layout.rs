@@ -17,6 +17,8 @@ use crate::recognise::Composite;
 use crate::view::Sizes;
 use pando_base::{DType, ReduceFn, Shape, Tensor};
 use pando_graph::{Conv, Dim, Op, Pad, ReduceWindow, Slice, known_dims};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// A convolution whose result lies in blocks.
 #[derive(Clone, Debug)]
@@ -31,6 +33,12 @@ pub struct BlockedConv {
 }
 
 impl BlockedConv {
+    pub fn multiply_adds(&self) -> u64 {
+        let inputs = self.from[1] as u64 / self.conv.groups.max(1);
+        let results: u64 = self.to.iter().map(|&size| size as u64).product();
+        results * inputs * (self.window[0] * self.window[1]) as u64
+    }
+
     pub fn is_depthwise(&self) -> bool {
         is_depthwise(&self.conv, self.from[1], self.to[1])
     }
@@ -69,13 +77,14 @@ pub fn blocked(flat: Flat) -> Flat {
     if !flat.nodes.iter().any(|node| blocked_conv(&flat, node).is_some()) {
         return flat;
     }
-    let count = flat.values.len();
+    let (count, shuffles) = (flat.values.len(), shuffles(&flat));
     let mut layout = Layout {
         sources: vec![Source::Other; count],
         plain: vec![None; count],
         blocks: vec![None; count],
         old: Flat { values: flat.values, ..Flat::default() },
         new: Flat::default(),
+        name: "".into(),
     };
     for &param in &flat.params {
         let ty = layout.old.values[param].clone();
@@ -83,8 +92,18 @@ pub fn blocked(flat: Flat) -> Flat {
         layout.plain[param] = Some(value);
         layout.new.params.push(value);
     }
-    for node in flat.nodes {
-        layout.node(node);
+    // Reshape, transpose and reshape, the channels in another order: the last one's node does it all.
+    let mut skipped = Vec::new();
+    for (index, node) in flat.nodes.into_iter().enumerate() {
+        let begins = shuffles.get(&index).filter(|_| layout.blocks[node.operands[0]].is_some());
+        match begins {
+            Some(shuffle) => {
+                layout.shuffle(node.operands[0], shuffle);
+                skipped.extend(shuffle.nodes);
+            }
+            None if skipped.contains(&index) => {}
+            None => layout.node(node),
+        }
     }
     let results = flat.results.iter().map(|&value| layout.plain(value)).collect();
     Flat { results, ..layout.new }
@@ -113,6 +132,41 @@ fn blocked_conv(flat: &Flat, node: &FlatNode) -> Option<BlockedConv> {
     })
 }
 
+/// Nodes that put channels in another order.
+struct Shuffle {
+    channels: usize,
+    groups: usize,
+    /// The transpose and the second reshape.
+    nodes: [usize; 2],
+    result: ValueIndex,
+}
+
+/// By the first reshape: `[images, groups × each, …]` to `[images, each × groups, …]`.
+fn shuffles(flat: &Flat) -> FxHashMap<usize, Shuffle> {
+    let users = flat.users();
+    let only_user = |node: usize| match users[flat.nodes[node].results[0]].as_slice() {
+        &[user] if !flat.results.contains(&flat.nodes[node].results[0]) => Some(user),
+        _ => None,
+    };
+    let reshape = |node: usize| matches!(flat.nodes[node].work, Work::Op(Op::Reshape { .. }));
+    let found = (0..flat.nodes.len()).filter(|&first| reshape(first)).filter_map(|first| {
+        let second = only_user(first)?;
+        let third = only_user(second).filter(|&third| reshape(third))?;
+        let Work::Op(Op::Transpose { perm }) = &flat.nodes[second].work else { return None };
+        let from = &flat.values[flat.nodes[first].operands[0]];
+        let split = &flat.values[flat.nodes[first].results[0]].sizes;
+        let result = flat.nodes[third].results[0];
+        let [images, channels, height, width] = f32_image(from)?;
+        let &[_, groups, each, ..] = split.as_slice() else { return None };
+        let expected = split.as_slice() == [images, groups, each, height, width]
+            && perm.as_slice() == [0, 2, 1, 3, 4]
+            && flat.values[result].sizes == from.sizes
+            && from.sizes.iter().all(|&size| size > 0);
+        expected.then_some((first, Shuffle { channels, groups, nodes: [second, third], result }))
+    });
+    found.collect()
+}
+
 /// What is known of an old value's origin.
 #[derive(Clone)]
 enum Source {
@@ -128,6 +182,8 @@ struct Layout {
     /// New values by old ones: as they were, and in blocks.
     plain: Vec<Option<ValueIndex>>,
     blocks: Vec<Option<ValueIndex>>,
+    /// Of the old node at hand: what is made for it bears its name.
+    name: Arc<str>,
 }
 
 impl Layout {
@@ -144,7 +200,8 @@ impl Layout {
 
     fn push(&mut self, work: Work, operands: Vec<ValueIndex>, dtype: DType, sizes: Sizes) -> ValueIndex {
         let result = self.value(FlatType { dtype, sizes });
-        self.new.nodes.push(FlatNode { work, operands, results: vec![result] });
+        let name = self.name.clone();
+        self.new.nodes.push(FlatNode { work, operands, results: vec![result], name });
         result
     }
 
@@ -158,6 +215,7 @@ impl Layout {
     }
 
     fn node(&mut self, node: FlatNode) {
+        self.name = node.name.clone();
         if let Some(mut conv) = blocked_conv(&self.old, &node) {
             let operand = node.operands[0];
             // Depthwise kernels know only blocks; others read planes as well.
@@ -172,6 +230,12 @@ impl Layout {
         }
     }
 
+    fn shuffle(&mut self, operand: ValueIndex, shuffle: &Shuffle) {
+        let (x, sizes) = (self.in_blocks(operand), self.sizes_in_blocks(operand));
+        let work = Work::Shuffle { channels: shuffle.channels, groups: shuffle.groups };
+        self.blocks[shuffle.result] = Some(self.push(work, vec![x], DType::F32, sizes));
+    }
+
     /// The node on plain values.
     fn as_before(&mut self, node: FlatNode) {
         if let Work::Op(Op::Broadcast { axes, .. }) = &node.work {
@@ -182,7 +246,7 @@ impl Layout {
         for (&old, &new) in node.results.iter().zip(&results) {
             self.plain[old] = Some(new);
         }
-        self.new.nodes.push(FlatNode { work: node.work, operands, results });
+        self.new.nodes.push(FlatNode { work: node.work, operands, results, name: node.name });
     }
 
     /// Does the node on blocks if it works on blocks already and can.
@@ -211,7 +275,7 @@ impl Layout {
                 let slice = slice_in_blocks(slice, &self.sizes_in_blocks(node.results[0]));
                 self.one_operand(node, Op::Slice(slice));
             }
-            Work::Op(Op::Reduce { func, axes }) if axes.as_slice() == [2, 3] => self.reduce(node, *func),
+            Work::Op(Op::Reduce { func, axes }) if is_whole_image(axes) => self.reduce(node, *func),
             _ => return false,
         }
         true
@@ -399,6 +463,10 @@ fn window_in_blocks(window: &ReduceWindow) -> ReduceWindow {
 fn pads_pixels(pad: &Pad) -> bool {
     pad.low.len() == 4
         && (0..2).all(|axis| pad.low[axis] == 0 && pad.high[axis] == 0 && pad.interior[axis] == 0)
+}
+
+fn is_whole_image(axes: &[usize]) -> bool {
+    matches!(axes, [2, 3] | [3, 2])
 }
 
 fn begins_a_block(slice: &Slice) -> bool {

@@ -22,6 +22,7 @@ impl Planner<'_> {
     pub(super) fn node(&mut self, index: usize, node: &FlatNode) -> Result<()> {
         match self.groups.root(index) {
             Some(root) if root == index => {
+                self.name = node.name.clone();
                 let view = self.group(root);
                 self.views[node.results[0]] = Some(view);
                 return Ok(());
@@ -29,6 +30,7 @@ impl Planner<'_> {
             Some(_) => return Ok(()),
             None => {}
         }
+        self.name = node.name.clone();
         let results = match &node.work {
             Work::Op(op) => self.op(index, op, node),
             Work::BlockedConv(conv) => {
@@ -44,6 +46,11 @@ impl Planner<'_> {
             Work::While { cond, body } => {
                 let (cond, body) = (self.child(cond)?, self.child(body)?);
                 self.control(node, Control::While { cond, body }, Some(DType::Bool))
+            }
+            &Work::Shuffle { channels, groups } => vec![self.shuffle(channels, groups, node)],
+            Work::Images { count, body } => {
+                let body = self.child(body)?;
+                self.control(node, Control::Images { count: *count, body }, None)
             }
             Work::Repeat { count, body } => {
                 let body = self.child(body)?;
@@ -70,6 +77,9 @@ impl Planner<'_> {
 
     fn group(&mut self, root: usize) -> View {
         let members: Vec<usize> = (0..=root).filter(|&node| self.groups.root(node) == Some(root)).collect();
+        if let Some(view) = self.pass(root, &members) {
+            return view;
+        }
         let drafted = program::draft(self, root, &members);
         self.attach(root, drafted.program, drafted.inputs)
     }
@@ -98,7 +108,8 @@ impl Planner<'_> {
         let is_const = inputs.iter().all(|view| self.is_const(view));
         let types = node.results.iter().map(|&value| &flat.values[value]);
         let outputs: Vec<View> = types.map(|ty| self.new_view(ty.dtype, &ty.sizes, is_const)).collect();
-        self.steps.push(Step { kind, inputs, outputs: outputs.clone(), scratch });
+        let name = self.name.clone();
+        self.steps.push(Step { name, kind, inputs, outputs: outputs.clone(), scratch });
         outputs
     }
 

@@ -89,6 +89,8 @@ struct Planner<'a> {
     views: Vec<Option<View>>,
     buffers: Arena<BufferId, Draft>,
     steps: Vec<Step>,
+    /// Of the node that steps are being made for.
+    name: Arc<str>,
     children: Vec<Plan>,
     shared: &'a mut Packed,
 }
@@ -130,12 +132,16 @@ pub fn plan(flat: &Flat, options: &CompileOptions, pool: &Pool, shared: &mut Pac
         views: vec![None; flat.values.len()],
         buffers: Arena::new(),
         steps: Vec::new(),
+        name: "".into(),
         children: Vec::new(),
     };
     let params = planner.params();
     for (index, node) in flat.nodes.iter().enumerate() {
         check_sizes(flat, node)?;
-        planner.node(index, node)?;
+        // Some nodes are planned before their turn.
+        if node.results.first().is_none_or(|&value| planner.views[value].is_none()) {
+            planner.node(index, node)?;
+        }
     }
     let results = planner.results();
     planner.finish(params, results)
@@ -268,7 +274,8 @@ impl Planner<'_> {
     fn emit(&mut self, kind: Kind, inputs: Vec<View>, dtype: DType, sizes: &[usize]) -> View {
         let is_const = inputs.iter().all(|view| self.is_const(view));
         let output = self.new_view(dtype, sizes, is_const);
-        self.steps.push(Step { kind, inputs, outputs: vec![output.clone()], scratch: None });
+        let name = self.name.clone();
+        self.steps.push(Step { name, kind, inputs, outputs: vec![output.clone()], scratch: None });
         output
     }
 

@@ -222,10 +222,11 @@ impl Planner<'_> {
             Some((input, at)) => {
                 program.move_input_first(input);
                 inputs.remove(input);
-                let Step { kind, inputs: mut operands, scratch, .. } = self.steps.remove(at);
+                let Step { name, kind, inputs: mut operands, scratch, .. } = self.steps.remove(at);
                 operands.append(&mut inputs);
                 let output = self.emit(kind.with_epilogue(program), operands, ty.dtype, &sizes);
-                self.steps.last_mut().expect("a step was emitted").scratch = scratch;
+                let step = self.steps.last_mut().expect("a step was emitted");
+                (step.name, step.scratch) = (name, scratch);
                 output
             }
         };
@@ -236,7 +237,13 @@ impl Planner<'_> {
     }
 
     /// The position of the step whose whole result is this input and reaches nothing but the group.
-    fn product_behind(&self, root: usize, input: usize, inputs: &[View], output: DType) -> Option<usize> {
+    pub(super) fn product_behind(
+        &self,
+        root: usize,
+        input: usize,
+        inputs: &[View],
+        output: DType,
+    ) -> Option<usize> {
         let view = &inputs[input];
         let others = inputs.iter().enumerate().any(|(i, other)| i != input && other.buffer == view.buffer);
         let dense = view.is_dense() && view.offset == 0 && view.num_elements() > 0;

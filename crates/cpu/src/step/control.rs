@@ -23,6 +23,11 @@ pub enum Control {
         count: u64,
         body: usize,
     },
+    /// The body on every part of the inputs along axis 0.
+    Images {
+        count: usize,
+        body: usize,
+    },
 }
 
 pub fn run(control: &Control, step: &Step, run: &mut Run) -> Result<()> {
@@ -47,6 +52,16 @@ pub fn run(control: &Control, step: &Step, run: &mut Run) -> Result<()> {
             }
         }
         Control::Repeat { count, body } => repeat(count, body, step, run),
+        Control::Images { count, body } => {
+            for index in 0..count {
+                let inputs: Vec<View> = step.inputs.iter().map(|view| part(view, index, count)).collect();
+                run.child(body, &inputs)?;
+                for (position, to) in step.outputs.iter().enumerate() {
+                    run.copy_child_result(body, position, &part(to, index, count));
+                }
+            }
+            Ok(())
+        }
     }
 }
 
@@ -61,6 +76,14 @@ fn repeat(count: u64, body: usize, step: &Step, run: &mut Run) -> Result<()> {
         copy_results(body, step, run);
     }
     Ok(())
+}
+
+/// One of `count` equal parts of a dense view along axis 0.
+fn part(view: &View, index: usize, count: usize) -> View {
+    let mut part = view.clone();
+    part.sizes[0] /= count;
+    part.offset += (index * part.num_elements()) as isize;
+    part
 }
 
 fn read_flag(view: &View, run: &Run) -> bool {

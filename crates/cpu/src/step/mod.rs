@@ -20,8 +20,11 @@ pub mod windows;
 use crate::exec::Run;
 use crate::view::View;
 use pando_base::Result;
+use std::sync::Arc;
 
 pub struct Step {
+    /// What a user calls the operation.
+    pub name: Arc<str>,
     pub kind: Kind,
     pub inputs: Vec<View>,
     pub outputs: Vec<View>,
@@ -36,7 +39,10 @@ pub enum Kind {
     Attention(Box<attention::Attention>),
     Packing(packing::Packing),
     Conv(conv::Conv),
+    Winograd(conv::winograd::Winograd),
     Pool(conv::pool::Pool),
+    Pass(conv::finish::Pass),
+    Shuffle(conv::shuffle::Shuffle),
     IntegerDot(integers::IntegerDot),
     Rows(rows::Rows),
     Reduction(reduce::Reduction, pando_base::ReduceFn),
@@ -55,6 +61,9 @@ impl Step {
             Kind::Attention(attention) => attention::run(attention, self, run),
             Kind::Packing(packing) => packing::run(packing, self, run),
             Kind::Conv(conv) => conv::run(conv, self, run),
+            Kind::Winograd(winograd) => conv::winograd::run(winograd, self, run),
+            Kind::Pass(pass) => conv::finish::run(pass, self, run),
+            Kind::Shuffle(shuffle) => conv::shuffle::run(shuffle, self, run),
             Kind::Pool(pool) => conv::pool::run(pool, self, run),
             Kind::Depthwise(depthwise) => depthwise::run(depthwise, self, run),
             Kind::IntegerDot(dot) => integers::run(dot, self, run),
@@ -67,8 +76,8 @@ impl Step {
         Ok(())
     }
 
-    /// What a profile calls it.
-    pub fn name(&self) -> &'static str {
+    /// What a profile calls this kind of step.
+    pub fn kind_name(&self) -> &'static str {
         match &self.kind {
             Kind::Elementwise(_) => "elementwise",
             Kind::Movement(movement) => movement.name(),
@@ -77,14 +86,52 @@ impl Step {
             Kind::Attention(_) => "attention",
             Kind::Packing(_) => "packing",
             Kind::Conv(conv) => conv.name(),
+            Kind::Winograd(_) => "winograd",
             Kind::Pool(_) => "pool",
+            Kind::Pass(_) => "elementwise",
+            Kind::Shuffle(_) => "shuffle",
             Kind::Depthwise(_) => "depthwise",
             Kind::IntegerDot(_) => "integer_dot",
             Kind::Rows(rows) => rows.name,
             Kind::Reduction(..) => "reduce",
             Kind::Order(order) => order.name(),
+            Kind::Control(control::Control::Images { .. }) => "images",
             Kind::Control(_) => "control",
             Kind::Fallback(fallback) => fallback.name,
+        }
+    }
+
+    /// Multiplications and additions of products; 0 where bytes are the measure of the work.
+    pub fn flops(&self) -> u64 {
+        let multiply_adds = match &self.kind {
+            Kind::Gemm(gemm) => [gemm.batch, gemm.m, gemm.n, gemm.k],
+            Kind::Attention(attention) => {
+                let (scores, mix) = (&attention.scores, &attention.mix);
+                [scores.batch, scores.m, scores.n, scores.k + mix.n]
+            }
+            Kind::IntegerDot(dot) => [dot.batch, dot.m, dot.n, dot.k],
+            Kind::Depthwise(d) => {
+                [d.images * d.channels, d.windows.runs.len(), d.windows.run_length, d.windows.offsets.len()]
+            }
+            Kind::Conv(conv) => return 2 * conv.multiply_adds,
+            Kind::Winograd(winograd) => return 2 * winograd.multiply_adds,
+            _ => return 0,
+        };
+        2 * multiply_adds.map(|size| size as u64).iter().product::<u64>()
+    }
+
+    /// What it must read and write: each element of its inputs and outputs once.
+    pub fn bytes(&self) -> u64 {
+        let distinct = |view: &View| {
+            let axes = view.sizes.iter().zip(&view.strides).filter(|&(_, &stride)| stride != 0);
+            axes.map(|(&size, _)| size as u64).product::<u64>() * view.dtype.size_bytes()
+        };
+        match (&self.kind, self.inputs.as_slice()) {
+            // Of the table only the rows that are asked for.
+            (Kind::Movement(movement::Movement::Gather { .. }), [_, indices]) => {
+                distinct(indices) + 2 * distinct(&self.outputs[0])
+            }
+            (_, inputs) => inputs.iter().chain(&self.outputs).map(distinct).sum(),
         }
     }
 }
@@ -95,7 +142,8 @@ impl Kind {
     pub fn takes_epilogue(&self, output: pando_base::DType) -> bool {
         match self {
             // The epilogue overwrites the results.
-            Kind::Conv(_) => output.size_bytes() == 4,
+            Kind::Conv(conv) => conv.epilogue.is_none() && output.size_bytes() == 4,
+            Kind::Winograd(winograd) => winograd.epilogue.is_none() && output.size_bytes() == 4,
             Kind::Gemm(gemm) => gemm.target.is_none(),
             Kind::Attention(attention) => attention.mix.target.is_none(),
             Kind::Depthwise(_) => true,
@@ -110,6 +158,7 @@ impl Kind {
             Kind::Attention(attention) => &mut attention.mix.epilogue,
             Kind::Depthwise(depthwise) => &mut depthwise.epilogue,
             Kind::Conv(conv) => &mut conv.epilogue,
+            Kind::Winograd(winograd) => &mut winograd.epilogue,
             _ => unreachable!("only steps that take epilogues are asked"),
         };
         *epilogue = Some(match epilogue.take() {

@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::Step;
-use super::program::gather;
+use super::program::{fill, gather};
 use crate::exec::Run;
 use crate::view::{View, collapse, dense_strides};
 use pando_base::DType;
@@ -183,11 +183,7 @@ fn pad(from: &View, to: &View, step: &Step, run: &Run) {
     let filler = &step.inputs[1];
     let size = output.dtype.size_bytes() as usize;
     // SAFETY: the filler is one element, the output is this step's own; nothing runs beside it.
-    let (filler, bytes) = unsafe {
-        let filler = std::slice::from_raw_parts(run.memory.address(filler), size);
-        (filler, run.memory.bytes_mut(output))
-    };
-    bytes.chunks_exact_mut(size).for_each(|element| element.copy_from_slice(filler));
+    unsafe { fill(run.memory.address(filler), run.memory.address(output), size, output.num_elements()) };
     if from.num_elements() == 0 {
         return;
     }

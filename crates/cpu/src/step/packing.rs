@@ -13,6 +13,7 @@ pub enum Packing {
     Left { matrix: Matrix, batch: usize, m: usize, k: usize, rows: usize },
     Right { matrix: Matrix, k: usize, n: usize, columns: usize, pairs: Option<Pairs> },
     Conv(conv::pack::Packing),
+    Winograd(conv::winograd::Packing),
 }
 
 impl Packing {
@@ -20,6 +21,7 @@ impl Packing {
     pub fn key(&self) -> ([usize; 5], Strides) {
         let (sizes, matrix) = match self {
             Packing::Conv(packing) => return (packing.key(), Strides::new()),
+            Packing::Winograd(packing) => return (packing.key(), Strides::new()),
             Packing::Left { batch, m, k, rows, matrix } => ([0, *batch, *m, *k, *rows], matrix),
             Packing::Right { k, n, columns, matrix, pairs } => {
                 ([1, *k, *n, *columns, pairs.map_or(0, |pairs| 1 + pairs as usize)], matrix)
@@ -46,6 +48,11 @@ pub unsafe fn pack(packing: &Packing, memory: Memory, view: &View, to: *mut f32,
         Packing::Conv(ref packing) => {
             let from = memory.address(view).cast::<f32>();
             // SAFETY: the weights are dense, the output was made for the packing.
+            unsafe { packing.run(from, to.address()) };
+        }
+        Packing::Winograd(ref packing) => {
+            let from = memory.address(view).cast::<f32>();
+            // SAFETY: as above.
             unsafe { packing.run(from, to.address()) };
         }
         Packing::Left { ref matrix, batch, m, k, rows } => {

@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 use crate::kernel::elementwise::{BinaryLoop, SelectLoop, UnaryLoop};
+use crate::kernel::lanes::LANES;
 use crate::view::{Sizes, Strides, View, collapse};
 use smallvec::{SmallVec, smallvec};
 
@@ -252,7 +253,7 @@ unsafe fn execute(instr: &Instr, address: impl Fn(Slot) -> *const u8, n: usize) 
 
 /// # Safety
 /// `from` has one element of `size` bytes, `to` room for `n`.
-unsafe fn fill(from: *const u8, to: *mut u8, size: usize, n: usize) {
+pub(super) unsafe fn fill(from: *const u8, to: *mut u8, size: usize, n: usize) {
     // SAFETY: as stated; reads and writes of any alignment.
     unsafe {
         match size {
@@ -318,7 +319,22 @@ unsafe fn gather_as<T: Copy>(
         offset += index[dim] as isize * strides[dim];
     }
     let mut left = n;
+    // Rows of a block of channels that are all alike, as scales per channel are.
+    let repeats = last > 0 && sizes[last] == LANES && strides[last] == 1 && strides[last - 1] == 0;
     while left > 0 {
+        if repeats && index[last] == 0 && left >= LANES {
+            let rows = (left / LANES).min(sizes[last - 1] - index[last - 1]);
+            // SAFETY: a row of the view, and rows of `to`.
+            unsafe {
+                let row = from.offset(offset).cast::<[T; LANES]>().read_unaligned();
+                (0..rows).for_each(|i| to.cast::<[T; LANES]>().add(i).write_unaligned(row));
+                to = to.add(rows * LANES);
+            }
+            left -= rows * LANES;
+            index[last - 1] += rows;
+            carry(&mut index, &mut offset, last - 1, sizes, strides);
+            continue;
+        }
         let run = left.min(sizes[last] - index[last]);
         // SAFETY: the run stays inside the last dimension at the index reached, and inside `to`.
         unsafe {
@@ -328,13 +344,18 @@ unsafe fn gather_as<T: Copy>(
         left -= run;
         index[last] += run;
         offset += run as isize * strides[last];
-        let mut dim = last;
-        while dim > 0 && index[dim] == sizes[dim] {
-            offset += strides[dim - 1] - sizes[dim] as isize * strides[dim];
-            index[dim] = 0;
-            dim -= 1;
-            index[dim] += 1;
-        }
+        carry(&mut index, &mut offset, last, sizes, strides);
+    }
+}
+
+/// Goes on to the next index of the dimensions before where `dim` has reached its end.
+#[inline(always)]
+fn carry(index: &mut Sizes, offset: &mut isize, mut dim: usize, sizes: &[usize], strides: &[isize]) {
+    while dim > 0 && index[dim] == sizes[dim] {
+        *offset += strides[dim - 1] - sizes[dim] as isize * strides[dim];
+        index[dim] = 0;
+        dim -= 1;
+        index[dim] += 1;
     }
 }
 

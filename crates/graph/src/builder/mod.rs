@@ -1,10 +1,11 @@
 //! Builds modules one op at a time. On insertion an op is simplified where that changes no bit of the
 //! result (`simplify.rs`), computed at once if its operands are small constants, and shared with an equal
 //! op that stands already. Finishing a function drops what its results do not need.
-//! `helpers.rs` has a method per op, `composites.rs` softmax and its like, `rebuild.rs` runs a whole
-//! module through a builder.
+//! `helpers.rs` has a method per op, `composites.rs` softmax and its like, `cone.rs` values before their
+//! function is finished, `rebuild.rs` runs a whole module through a builder.
 
 mod composites;
+mod cone;
 mod helpers;
 mod rebuild;
 mod simplify;
@@ -34,6 +35,8 @@ pub struct Builder {
     frames: Vec<Frame>,
     func_names: FxHashSet<String>,
     const_names: FxHashSet<String>,
+    /// Constants that nothing is computed from while building; see [`Builder::parameter`].
+    parameters: IdSet<ConstId>,
     /// Small dense constants by type and bits.
     dense: FxHashMap<(DType, Shape, Vec<u8>), ConstId>,
     /// Bodies of composites by name, attributes and argument types.
@@ -90,29 +93,6 @@ impl Builder {
         self.func_names.remove(&frame.func.name);
     }
 
-    /// The elements of a value that depends on no parameter and no named dimension, whatever its size,
-    /// if computing it takes no more than `limits`. Costs a copy of what has been built.
-    pub fn evaluate(&self, value: ValueId, limits: &eval::EvalOptions) -> Option<Tensor> {
-        if let Some(tensor) = self.known(value) {
-            return Some(tensor);
-        }
-        if let Some(Op::Constant(id)) = self.def(value) {
-            return Some(self.module.consts[*id].materialize());
-        }
-        let mut func = self.func().clone();
-        func.results = vec![value];
-        let mut func = pruned(&func);
-        let is_param = |value: &ValueId| matches!(func.values[*value].def, ValueDef::Param(_));
-        let operands = func.nodes.values().flat_map(|node| node.operands.iter());
-        if operands.chain(&func.results).any(is_param) {
-            return None;
-        }
-        func.params.clear();
-        let mut module = self.module.clone();
-        let id = module.funcs.push(func);
-        eval::eval_with(&module, id, &[], limits).ok().map(|mut results| results.swap_remove(0))
-    }
-
     /// The module, without constants that nothing uses.
     ///
     /// # Panics
@@ -131,10 +111,13 @@ impl Builder {
         self.func().ty(value)
     }
 
-    /// Names a value, unless it has a name or another value has this one.
+    /// Names a value, unless it has a name, another value has this one, or it is empty.
     pub fn name(&mut self, value: ValueId, name: &str) {
         let frame = self.frame();
-        if frame.func.values[value].name.is_empty() && frame.value_names.insert(name.into()) {
+        if !name.is_empty()
+            && frame.func.values[value].name.is_empty()
+            && frame.value_names.insert(name.into())
+        {
             frame.func.values[value].name = name.into();
         }
     }
@@ -181,10 +164,11 @@ impl Builder {
         Some(eval::apply(op, &tensors.iter().collect::<Vec<_>>(), types[0].dtype, shapes))
     }
 
-    /// The elements of a small constant or iota.
+    /// The elements of a small constant, unless it is a parameter, or iota.
     pub fn known(&self, value: ValueId) -> Option<Tensor> {
         let shape = self.ty(value).shape().filter(is_small)?;
         match self.def(value)? {
+            Op::Constant(id) if self.parameters.contains(*id) => None,
             Op::Constant(id) => Some(self.module.consts[*id].materialize()),
             op @ Op::Iota { dtype, .. } => Some(eval::apply(op, &[], *dtype, vec![shape]).swap_remove(0)),
             _ => None,
@@ -231,6 +215,14 @@ impl Builder {
         let name = unique(&self.const_names, name);
         let id = self.add_const(Const { name, dtype, shape, data });
         self.const_value(id)
+    }
+
+    /// As [`Builder::weight`], for a weight that stays in the module under its name however small it is, so that
+    /// others can find and change it.
+    pub fn parameter(&mut self, name: &str, dtype: DType, shape: Shape, data: ConstData) -> ValueId {
+        let value = self.weight(name, dtype, shape, data);
+        self.parameters.insert(self.const_of(value).expect("a weight is a constant"));
+        value
     }
 
     /// Adds a constant without a value of it.

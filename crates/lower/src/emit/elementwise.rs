@@ -1,8 +1,9 @@
-//! Elementwise operations, iota and broadcast: every tile computes its block of the result.
+//! Elementwise operations, iota, random numbers and broadcast: every tile computes its block of the result.
 
 use super::Emitter;
 use crate::layouts::project;
-use pando_graph::{Node, Op};
+use crate::plan::everywhere;
+use pando_graph::{Distribution, Node, Op};
 use pando_tile::{Kernel, Region, Span, VarId};
 
 impl Emitter<'_> {
@@ -26,6 +27,16 @@ impl Emitter<'_> {
             &layout.grid,
             vec![(out, layout.region)],
         );
+    }
+
+    /// Every tile has the seed and draws its elements.
+    pub(super) fn random(&mut self, distribution: Distribution, node: &Node) {
+        let layout = self.layout(node.results[0]);
+        let seeds = everywhere(&layout, &self.shape(node.operands[0]));
+        let seed = self.fetch(node.operands[0], &seeds);
+        let out = self.result(node);
+        let operands = vec![(seed, seeds.region), (out, layout.region)];
+        self.compute(&self.label(node), Kernel::Random { distribution }, &layout.grid, operands);
     }
 
     /// The operand's part of each block is brought to the tile, which repeats it.
@@ -56,6 +67,8 @@ fn kernel(op: &Op) -> Kernel {
         Op::Compare(func) => Kernel::Compare(*func),
         Op::Select => Kernel::Select,
         Op::Convert(_) => Kernel::Cast,
+        // The same bits, under another type.
+        Op::Bitcast(_) => Kernel::Copy,
         _ => unreachable!("{op} is not elementwise"),
     }
 }

@@ -2,13 +2,18 @@
 //! costs are weighed here.
 
 mod contract;
+mod control;
 mod elementwise;
 mod lookup;
 mod movement;
 mod reduce;
+mod scan;
+mod scatter;
+mod sort;
+mod window;
 
 use crate::Options;
-use crate::layouts::normalize;
+use crate::layouts::{holds, normalize};
 use crate::plan::{Method, Plan};
 use crate::prepare::value_name;
 use pando_base::{DType, Shape, SideTable};
@@ -34,57 +39,81 @@ pub struct Emitted {
 
 /// The program of a planned module.
 pub fn emit(module: &Module, plan: &Plan, machine: &Machine, options: &Options) -> Emitted {
-    let func = module.funcs.values().next().expect("an inlined module has one function");
+    let func = module.funcs.values().next().expect("an inlined module has a function");
     let mut program = Program::new(func.name.clone(), machine.chip.tiles);
     program.replicas = options.replicas;
     let mut emitter = Emitter {
         module,
-        func,
-        plan,
+        scope: Scope::new(func, plan, true),
         options,
         program,
         constants: SideTable::default(),
-        homes: SideTable::default(),
-        fetched: FxHashMap::default(),
         pending: Vec::new(),
         names: FxHashSet::default(),
     };
     let inputs = emitter.inputs();
-    for (id, node) in func.nodes.iter() {
-        emitter.node(id, node);
-    }
+    emitter.nodes();
     let outputs = emitter.outputs();
     Emitted { program: emitter.program, inputs, outputs, constants: emitter.constants }
 }
 
 struct Emitter<'a> {
     module: &'a Module,
-    func: &'a Func,
-    plan: &'a Plan,
+    scope: Scope<'a>,
     options: &'a Options,
     program: Program,
     constants: SideTable<VarId, Option<ConstId>>,
-    /// Where each value is stored.
-    homes: SideTable<ValueId, Option<VarId>>,
-    /// Copies of values in other layouts.
-    fetched: FxHashMap<(ValueId, Layout), VarId>,
     /// Copies of the exchange to come.
     pending: Vec<Copy>,
     names: FxHashSet<String>,
 }
 
+/// The function whose nodes are being emitted.
+struct Scope<'a> {
+    func: &'a Func,
+    plan: &'a Plan,
+    /// Whether results go to the host.
+    is_main: bool,
+    /// Where each value is stored.
+    homes: SideTable<ValueId, Option<VarId>>,
+    /// Copies of values in other layouts.
+    fetched: FxHashMap<(ValueId, Layout), VarId>,
+}
+
+impl<'a> Scope<'a> {
+    fn new(func: &'a Func, plan: &'a Plan, is_main: bool) -> Self {
+        Scope { func, plan, is_main, homes: SideTable::default(), fetched: FxHashMap::default() }
+    }
+}
+
 impl Emitter<'_> {
+    fn nodes(&mut self) {
+        let func = self.scope.func;
+        for (id, node) in func.nodes.iter() {
+            self.node(id, node);
+        }
+    }
+
     fn node(&mut self, id: NodeId, node: &Node) {
-        let method = self.plan.methods[id].as_ref().expect("every node is planned");
+        let plan = self.scope.plan;
+        let method = plan.methods[id].as_ref().expect("every node is planned");
         match (&node.op, method) {
             // Stored when first used.
             (Op::Constant(_), _) => {}
             (Op::Dot(_), Method::Matmul(plan)) => self.matmul(node, plan),
             (Op::Conv(_), Method::Conv(plan)) => self.conv(node, plan),
             (Op::Gather { .. }, Method::Gather(plan)) => self.gather(node, plan),
-            (Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select | Op::Convert(_), _) => {
-                self.elementwise(node)
+            (Op::Scatter { .. }, Method::Scatter(plan)) => self.scatter(node, plan),
+            (Op::Sort(sort), Method::Sort(plan)) => self.sort(sort, node, plan),
+            (Op::If { .. }, Method::Control(plans)) => self.branch(node, plans),
+            (Op::Repeat { count, body }, Method::Control(plans)) => {
+                self.repeat(*count, *body, node, &plans[0])
             }
+            (Op::While { .. }, Method::Control(plans)) => self.while_loop(node, plans),
+            (op, _) if op.is_elementwise() => self.elementwise(node),
+            (Op::ReduceWindow(window), _) => self.reduce_window(window, node),
+            (Op::Scan(scan), _) => self.scan(scan, node),
+            (Op::Random { distribution, .. }, _) => self.random(*distribution, node),
             (Op::Iota { axis, .. }, _) => self.iota(*axis, node),
             (Op::Broadcast { axes, .. }, _) => self.broadcast(axes, node),
             (Op::Reduce { func, axes }, _) => self.reduce(*func, axes, node),
@@ -99,20 +128,20 @@ impl Emitter<'_> {
     }
 
     fn shape(&self, value: ValueId) -> Shape {
-        self.func.ty(value).shape().expect("sizes were checked to be numbers")
+        self.scope.func.ty(value).shape().expect("sizes were checked to be numbers")
     }
 
     fn dtype(&self, value: ValueId) -> DType {
-        self.func.ty(value).dtype
+        self.scope.func.ty(value).dtype
     }
 
     fn layout(&self, value: ValueId) -> Layout {
-        self.plan.layouts[value].clone().expect("every value is planned")
+        self.scope.plan.layouts[value].clone().expect("every value is planned")
     }
 
     /// What a step that computes the node is called: operation and result.
     fn label(&self, node: &Node) -> String {
-        format!("{}/{}", node.op, value_name(self.func, node.results[0]).trim_start_matches('%'))
+        format!("{}/{}", node.op, value_name(self.scope.func, node.results[0]).trim_start_matches('%'))
     }
 
     fn unique_name(&mut self, base: &str) -> String {
@@ -126,7 +155,7 @@ impl Emitter<'_> {
     }
 
     fn base_name(&self, value: ValueId) -> String {
-        let name = &self.func.values[value].name;
+        let name = &self.scope.func.values[value].name;
         if name.is_empty() { format!("v{}", pando_base::Id::index(value)) } else { name.clone() }
     }
 
@@ -142,8 +171,13 @@ impl Emitter<'_> {
 
     /// Storage for the result of a node, in its planned layout.
     fn result(&mut self, node: &Node) -> VarId {
-        let value = node.results[0];
-        let role = if self.func.results.contains(&value) { Role::Output } else { Role::Temp };
+        self.result_of(node, 0)
+    }
+
+    fn result_of(&mut self, node: &Node, index: usize) -> VarId {
+        let value = node.results[index];
+        let is_output = self.scope.is_main && self.scope.func.results.contains(&value);
+        let role = if is_output { Role::Output } else { Role::Temp };
         let var = self.push_var(
             &self.base_name(value),
             self.dtype(value),
@@ -151,17 +185,18 @@ impl Emitter<'_> {
             &self.layout(value),
             role,
         );
-        self.homes[value] = Some(var);
+        self.scope.homes[value] = Some(var);
         var
     }
 
     fn inputs(&mut self) -> Vec<VarId> {
         let mut inputs = Vec::new();
-        for &param in &self.func.params {
+        let func = self.scope.func;
+        for &param in &func.params {
             let name = self.base_name(param);
             let var =
                 self.push_var(&name, self.dtype(param), self.shape(param), &self.layout(param), Role::Input);
-            self.homes[param] = Some(var);
+            self.scope.homes[param] = Some(var);
             self.program.body.push(Step::HostIn(var));
             inputs.push(var);
         }
@@ -171,7 +206,8 @@ impl Emitter<'_> {
     /// Results that are inputs, constants or named twice get a variable of their own.
     fn outputs(&mut self) -> Vec<VarId> {
         let mut outputs: Vec<VarId> = Vec::new();
-        for &value in &self.func.results {
+        let func = self.scope.func;
+        for &value in &func.results {
             let home = self.home(value);
             let own = matches!(self.program.vars[home].role, Role::Output) && !outputs.contains(&home);
             outputs.push(if own { home } else { self.copied_output(value, home) });
@@ -196,13 +232,13 @@ impl Emitter<'_> {
 
     /// The variable that stores a value; constants are made here, at their first use.
     fn home(&mut self, value: ValueId) -> VarId {
-        if let Some(var) = self.homes[value] {
+        if let Some(var) = self.scope.homes[value] {
             return var;
         }
-        let ValueDef::Node(node, _) = self.func.values[value].def else {
+        let ValueDef::Node(node, _) = self.scope.func.values[value].def else {
             unreachable!("inputs are stored first")
         };
-        let Op::Constant(id) = self.func.nodes[node].op else {
+        let Op::Constant(id) = self.scope.func.nodes[node].op else {
             unreachable!("{value} is used before it is computed")
         };
         let constant = &self.module.consts[id];
@@ -216,7 +252,7 @@ impl Emitter<'_> {
         let layout = self.layout(value);
         let var = self.push_var(&name, self.dtype(value), self.shape(value), &layout, Role::Constant(init));
         self.constants[var] = Some(id);
-        self.homes[value] = Some(var);
+        self.scope.homes[value] = Some(var);
         var
     }
 
@@ -226,10 +262,10 @@ impl Emitter<'_> {
         let shape = self.shape(value);
         let wanted = normalize(layout, &shape);
         let home = self.home(value);
-        if self.program.vars[home].home == wanted {
+        if holds(&self.program.vars[home].home, &wanted, &shape) {
             return home;
         }
-        if let Some(&var) = self.fetched.get(&(value, wanted.clone())) {
+        if let Some(&var) = self.scope.fetched.get(&(value, wanted.clone())) {
             return var;
         }
         let name = format!("{}.at", self.base_name(value));
@@ -239,7 +275,7 @@ impl Emitter<'_> {
             dsts: SmallVec::from_slice(&[var]),
             map: CopyMap::identity(&shape),
         });
-        self.fetched.insert((value, wanted), var);
+        self.scope.fetched.insert((value, wanted), var);
         var
     }
 

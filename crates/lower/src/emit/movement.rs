@@ -39,7 +39,7 @@ impl Emitter<'_> {
         let layout = self.layout(node.results[0]);
         let label = self.label(node);
         let mut operands = Vec::new();
-        let kernel = match constant_scalar(self.module, self.func, node.operands[1]) {
+        let kernel = match constant_scalar(self.module, self.scope.func, node.operands[1]) {
             Some(value) => Kernel::Fill { value },
             None => {
                 let filler = self.fetch(node.operands[1], &project(&layout, &[], &[]));

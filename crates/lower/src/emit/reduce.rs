@@ -3,7 +3,7 @@
 
 use super::Emitter;
 use crate::layouts::{balanced, without_copies};
-use crate::plan::stages_for;
+use crate::plan::{stages_for, total_dtype};
 use pando_base::{DType, ReduceFn, Shape};
 use pando_graph::Node;
 use pando_tile::{Axis, Copy, CopyMap, Grid, Kernel, Layout, Part, Region, Span, VarId};
@@ -46,7 +46,7 @@ impl Emitter<'_> {
             })
             .collect();
         let layout = Layout { grid: source.grid.clone(), region: partial_region.clone() };
-        let dtype = partial_dtype(func, self.dtype(operand));
+        let dtype = total_dtype(func, self.dtype(operand));
         let name = format!("{}.partials", self.base_name(node.results[0]));
         let partial = self.temp(&name, dtype, partial_shape, &layout);
         self.compute(
@@ -59,8 +59,7 @@ impl Emitter<'_> {
         self.combine(partial, axes, func, &stages_for(most), node);
     }
 
-    /// Combines partial results over `axes` into the node's result. After each stage but the last, the
-    /// longest of the axes has as many partial results as the stage says.
+    /// Combines partial results over `axes` into the node's result.
     pub(super) fn combine(
         &mut self,
         partial: VarId,
@@ -69,6 +68,20 @@ impl Emitter<'_> {
         stages: &[u64],
         node: &Node,
     ) {
+        self.combine_into(partial, axes, func, stages, node, |emitter| emitter.result(node));
+    }
+
+    /// Combines partial results over `axes` into a variable laid out as the node's result is. After each
+    /// stage but the last, the longest of the axes has as many partial results as the stage says.
+    pub(super) fn combine_into(
+        &mut self,
+        partial: VarId,
+        axes: &[usize],
+        func: ReduceFn,
+        stages: &[u64],
+        node: &Node,
+        out: impl FnOnce(&mut Self) -> VarId,
+    ) -> VarId {
         let mut current = partial;
         for &groups in &stages[..stages.len().saturating_sub(1)] {
             current = self.combine_stage(current, axes, func, groups, node);
@@ -87,9 +100,10 @@ impl Emitter<'_> {
             .collect();
         let gathered = self.gathered(current, dtype, &shape, &layout.grid, &region);
         let kernel = Kernel::Reduce { func, axes: axes.iter().map(|&axis| axis as u8).collect() };
-        let out = self.result(node);
+        let out = out(self);
         let label = format!("{}:reduce", self.label(node));
         self.compute(&label, kernel, &layout.grid, vec![(gathered, region), (out, layout.region.clone())]);
+        out
     }
 
     fn combine_stage(
@@ -160,11 +174,4 @@ impl Emitter<'_> {
         });
         var
     }
-}
-
-/// Partial sums and products of half-precision values are kept in f32, as the library's default
-/// accumulator type is (poplar.md section 3.2, `accumType`).
-fn partial_dtype(func: ReduceFn, dtype: DType) -> DType {
-    let half = matches!(dtype, DType::F16 | DType::BF16);
-    if half && matches!(func, ReduceFn::Sum | ReduceFn::Prod) { DType::F32 } else { dtype }
 }

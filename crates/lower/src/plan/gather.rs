@@ -7,6 +7,7 @@ use crate::layouts::{normalize, part_counts};
 use crate::plan::matmul::reduce_cycles;
 use pando_base::{DType, Shape};
 use pando_graph::Node;
+use pando_machine::Chip;
 use pando_tile::{Grid, Kernel, Layout, OperandType, Part, Region, Span};
 
 /// Axes of a lookup's grid.
@@ -29,7 +30,7 @@ pub struct GatherPlan {
 }
 
 /// A dimension of a list of sizes with the largest size, but not `except`.
-fn largest(shape: &[u64], except: Option<usize>) -> Option<usize> {
+pub(super) fn largest(shape: &[u64], except: Option<usize>) -> Option<usize> {
     (0..shape.len())
         .filter(|&dim| Some(dim) != except && shape[dim] > 1)
         .max_by_key(|&dim| (shape[dim], shape.len() - dim))
@@ -71,6 +72,14 @@ impl GatherPlan {
         let before = data_region[..self.axis].iter();
         before.chain(&indices_region).chain(&data_region[self.axis + 1..]).copied().collect()
     }
+}
+
+/// Bytes of a table kept where it is used beyond twice an even share: a table for which a few tiles have no
+/// room for anything else is worth a few cycles. Small ones may lie as they like.
+fn uneven_bytes(block: OperandType, table: &Shape, chip: &Chip) -> u64 {
+    const SMALL_BYTES: u64 = 16 << 10;
+    let even = table.num_elements() * block.dtype.size_bytes() / u64::from(chip.tiles);
+    block.num_bytes().saturating_sub(2 * even + SMALL_BYTES)
 }
 
 impl Planner<'_> {
@@ -124,9 +133,9 @@ impl Planner<'_> {
                         stages: if rows > 1 { stages_for(rows) } else { Vec::new() },
                         cycles: 0,
                     };
-                    let (cycles, bytes) = self.gather_cost(&plan, data, indices, dtype, index_dtype, free);
+                    let (cycles, over) = self.gather_cost(&plan, data, indices, dtype, index_dtype, free);
                     plan.cycles = cycles;
-                    let key = (bytes.saturating_sub(self.temporary_bytes()), cycles);
+                    let key = (over, cycles);
                     if best.as_ref().is_none_or(|(best_key, _)| key < *best_key) {
                         best = Some((key, plan));
                     }
@@ -136,7 +145,7 @@ impl Planner<'_> {
         best.expect("one part each is always a candidate").1
     }
 
-    /// Cycles and bytes on the busiest tile.
+    /// Cycles on the busiest tile, and bytes there that are too many.
     fn gather_cost(
         &self,
         plan: &GatherPlan,
@@ -177,6 +186,11 @@ impl Planner<'_> {
             cycles += reduce_cycles(chip, depth, share, dtype) + superstep_cycles(self.machine);
             left = groups;
         }
-        (cycles, operands.iter().map(OperandType::num_bytes).sum())
+        let temporary: u64 = operands.iter().map(OperandType::num_bytes).sum();
+        (
+            cycles,
+            temporary.saturating_sub(self.temporary_bytes())
+                + if stays { uneven_bytes(operands[0], data, chip) } else { 0 },
+        )
     }
 }

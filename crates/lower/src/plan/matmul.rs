@@ -7,8 +7,9 @@
 //! search tries every split that changes the largest block, at a cost that follows the sizes of the
 //! product, not the number of tiles.
 
+use super::search::{Found, Search};
 use super::{Planner, receive_cycles, stages_for, superstep_cycles, vertex_cycles};
-use crate::layouts::{normalize, part_counts};
+use crate::layouts::normalize;
 use crate::plan::Method;
 use pando_base::{DType, Shape};
 use pando_graph::{Dot, Node, ValueDef, ValueId};
@@ -146,101 +147,55 @@ impl Problem<'_> {
         let sizes = self.sizes(&split);
         let mut grains = self.grains();
         (0..4).for_each(|axis| grains[axis] = grains[axis].min(sizes[axis]));
-        let tiles = u64::from(self.machine.chip.tiles);
-        let counts = |axis: usize| part_counts(sizes[axis].div_ceil(grains[axis]), tiles);
-        let lists: [Vec<u64>; 4] = std::array::from_fn(counts);
-        let mut best: Option<(u64, u64, MatmulPlan)> = None;
-        // Most parts first: a good split is found early, and the bound then spares most others.
-        let up_to =
-            |axis: usize, most: u64| lists[axis].iter().rev().copied().filter(move |&parts| parts <= most);
-        for columns in up_to(COLUMNS, tiles) {
-            for rows in up_to(ROWS, tiles / columns) {
-                for inner in up_to(INNER, tiles / (columns * rows)) {
-                    for batch in up_to(BATCH, tiles / (columns * rows * inner)) {
-                        self.consider([inner, batch, rows, columns], &split, &grains, &sizes, &mut best);
-                    }
-                }
-            }
-        }
-        best.expect("one part each is always a candidate").2
-    }
-
-    fn consider(
-        &self,
-        parts: [u64; 4],
-        split: &[Option<usize>; 4],
-        grains: &[u64; 4],
-        sizes: &[u64; 4],
-        best: &mut Option<(u64, u64, MatmulPlan)>,
-    ) {
-        let block: [u64; 4] = std::array::from_fn(|axis| {
-            (sizes[axis].div_ceil(grains[axis]).div_ceil(parts[axis]) * grains[axis]).min(sizes[axis])
-        });
-        // Nothing can beat the best so far if the multiplications alone take longer.
-        let fits_before = best.as_ref().is_some_and(|&(over, _, _)| over == 0);
-        if fits_before
-            && best.as_ref().is_some_and(|&(_, cycles, _)| self.least_cycles(&block, sizes) > cycles)
-        {
-            return;
-        }
-        let cost = self.cost(&parts, &block, sizes);
-        let over = cost.temporary_bytes.saturating_sub(self.memory_bytes);
-        let cycles = cost.cycles();
-        let better = best
-            .as_ref()
-            .is_none_or(|&(best_over, best_cycles, _)| (over, cycles) < (best_over, best_cycles));
-        if better {
-            let plan = MatmulPlan {
-                dims: self.dims.clone(),
-                parts,
-                split: *split,
-                grains: *grains,
-                partials: self.partials,
-                stages: if parts[INNER] > 1 { stages_for(parts[INNER]) } else { Vec::new() },
-                cost,
-            };
-            *best = Some((over, cycles, plan));
+        let Found { parts, cost, .. } = Search::new(self, sizes, grains).best();
+        MatmulPlan {
+            dims: self.dims.clone(),
+            parts,
+            split,
+            grains,
+            partials: self.partials,
+            stages: if parts[INNER] > 1 { stages_for(parts[INNER]) } else { Vec::new() },
+            cost,
         }
     }
 
-    /// Product of the unsplit dimensions of a role.
-    fn rest(&self, whole: u64, size: u64) -> u64 {
-        whole / size
-    }
-
-    /// Sizes of the tile's product: inner, batch, rows, columns.
-    fn tile_product(&self, block: &[u64; 4], sizes: &[u64; 4]) -> [u64; 4] {
+    /// Sizes of the whole product: inner, batch, rows, columns.
+    pub(super) fn whole(&self) -> [u64; 4] {
         let product = |dims: &mut dyn Iterator<Item = u64>| dims.product::<u64>();
-        let inner = product(&mut self.dims.contract.iter().map(|&(dim, _)| self.lhs[dim]));
-        let batch = product(&mut self.dims.batch.iter().map(|&(dim, _)| self.lhs[dim]));
-        let rows = product(&mut self.dims.lhs_free.iter().map(|&dim| self.lhs[dim]));
-        let columns = product(&mut self.dims.rhs_free.iter().map(|&dim| self.rhs[dim]));
-        let whole = [inner, batch, rows, columns];
-        std::array::from_fn(|axis| block[axis].saturating_mul(self.rest(whole[axis], sizes[axis])))
+        [
+            product(&mut self.dims.contract.iter().map(|&(dim, _)| self.lhs[dim])),
+            product(&mut self.dims.batch.iter().map(|&(dim, _)| self.lhs[dim])),
+            product(&mut self.dims.lhs_free.iter().map(|&dim| self.lhs[dim])),
+            product(&mut self.dims.rhs_free.iter().map(|&dim| self.rhs[dim])),
+        ]
     }
 
-    fn least_cycles(&self, block: &[u64; 4], sizes: &[u64; 4]) -> u64 {
-        let macs = self.tile_product(block, sizes).iter().product::<u64>();
-        let name = if self.input == DType::F32 { "f32" } else { "f16" };
-        let rate =
-            self.machine.chip.fastest_rate(name).map_or(1, |rate| (rate.macs_per_cycle() as u64).max(1));
-        macs / rate
+    /// What the busiest tile receives before it multiplies.
+    pub(super) fn arrival(&self, parts: &[u64; 4], [inner, batch, rows, columns]: [u64; 4]) -> Arrival {
+        let element_bytes = self.input.size_bytes();
+        let lhs_bytes = batch * rows * inner * element_bytes;
+        let rhs_stays = self.rhs_is_free && parts[ROWS] == 1;
+        let rhs_bytes = if rhs_stays { 0 } else { batch * inner * columns * element_bytes };
+        Arrival {
+            bytes: lhs_bytes + rhs_bytes,
+            lhs_cycles: receive_cycles(self.machine, lhs_bytes, parts[COLUMNS].is_multiple_of(2)),
+            rhs_cycles: receive_cycles(self.machine, rhs_bytes, false),
+        }
     }
 
-    fn cost(&self, parts: &[u64; 4], block: &[u64; 4], sizes: &[u64; 4]) -> Cost {
-        let [inner, batch, rows, columns] = self.tile_product(block, sizes);
-        let (input_bytes, partial_bytes) = (self.input.size_bytes(), self.partials.size_bytes());
-        let lhs_bytes = batch * rows * inner * input_bytes;
-        let rhs_bytes = batch * inner * columns * input_bytes;
+    /// The cost of a split whose busiest tile multiplies blocks of these sizes.
+    pub(super) fn cost(&self, parts: &[u64; 4], product: [u64; 4]) -> Cost {
+        let [_, batch, rows, columns] = product;
+        let partial_bytes = self.partials.size_bytes();
         let out_elements = batch * rows * columns;
         let chip = &self.machine.chip;
-        let rhs_stays = self.rhs_is_free && parts[ROWS] == 1;
+        let arrival = self.arrival(parts, product);
         let mut cost = Cost {
-            lhs_exchange_cycles: receive_cycles(self.machine, lhs_bytes, parts[COLUMNS].is_multiple_of(2)),
-            rhs_exchange_cycles: if rhs_stays { 0 } else { receive_cycles(self.machine, rhs_bytes, false) },
-            compute_cycles: product_cycles(chip, [inner, batch, rows, columns], self),
+            lhs_exchange_cycles: arrival.lhs_cycles,
+            rhs_exchange_cycles: arrival.rhs_cycles,
+            compute_cycles: product_cycles(chip, product, self),
             overhead_cycles: superstep_cycles(self.machine),
-            temporary_bytes: lhs_bytes + if rhs_stays { 0 } else { rhs_bytes } + out_elements * partial_bytes,
+            temporary_bytes: arrival.bytes + out_elements * partial_bytes,
             ..Cost::default()
         };
         let mut left = parts[INNER];
@@ -259,6 +214,12 @@ impl Problem<'_> {
         }
         cost
     }
+}
+
+pub(super) struct Arrival {
+    pub bytes: u64,
+    pub lhs_cycles: u64,
+    pub rhs_cycles: u64,
 }
 
 fn product_cycles(chip: &Chip, [inner, batch, rows, columns]: [u64; 4], problem: &Problem) -> u64 {

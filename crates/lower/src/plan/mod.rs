@@ -5,17 +5,28 @@
 //! one their first user wants. Layouts of values are partitions; where work needs copies of a value,
 //! emission fetches them.
 
+mod along;
+mod control;
 mod conv;
 mod gather;
 mod matmul;
 mod print;
 mod reduce;
+mod scatter;
+mod search;
+mod spread;
+mod window;
 
+pub use along::SortPlan;
+pub(crate) use along::{rows_layout, scan_attrs};
 pub use conv::ConvPlan;
 pub use gather::GatherPlan;
 pub use matmul::MatmulPlan;
 pub use print::print_plan;
 pub use reduce::stages_for;
+pub(crate) use reduce::total_dtype;
+pub use scatter::{ScatterPlan, UPDATES};
+pub(crate) use window::{window_kernel, window_source};
 
 use crate::Options;
 use crate::layouts::{balanced, flat, normalize, without_copies};
@@ -34,18 +45,23 @@ pub enum Method {
     Matmul(MatmulPlan),
     Conv(ConvPlan),
     Gather(GatherPlan),
+    Scatter(ScatterPlan),
+    Sort(SortPlan),
+    /// Plans of the functions that a branch or loop runs, in the order of [`Op::funcs`].
+    Control(Vec<Plan>),
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     pub layouts: SideTable<ValueId, Option<Layout>>,
     pub methods: SideTable<NodeId, Option<Method>>,
 }
 
-/// Plans the only function of an inlined module.
+/// Plans `main`, the first function of an inlined module, and with it the functions that it runs.
 pub fn plan(module: &Module, machine: &Machine, options: &Options) -> Result<Plan> {
-    let func = module.funcs.values().next().expect("an inlined module has one function");
+    let func = module.funcs.values().next().expect("an inlined module has a function");
     let mut planner = Planner {
+        module,
         func,
         machine,
         options,
@@ -54,11 +70,7 @@ pub fn plan(module: &Module, machine: &Machine, options: &Options) -> Result<Pla
         balanced: FxHashMap::default(),
         matmuls: FxHashMap::default(),
     };
-    for (id, node) in func.nodes.iter() {
-        let method = planner.node(node);
-        planner.plan.methods[id] = Some(method);
-    }
-    planner.settle_unused();
+    planner.nodes();
     Ok(planner.plan)
 }
 
@@ -75,6 +87,7 @@ fn first_users(func: &Func) -> SideTable<ValueId, Option<NodeId>> {
 }
 
 pub(crate) struct Planner<'a> {
+    pub module: &'a Module,
     pub func: &'a Func,
     pub machine: &'a Machine,
     pub options: &'a Options,
@@ -85,13 +98,20 @@ pub(crate) struct Planner<'a> {
 }
 
 impl Planner<'_> {
+    fn nodes(&mut self) {
+        for (id, node) in self.func.nodes.iter() {
+            let method = self.node(node);
+            self.plan.methods[id] = Some(method);
+        }
+        self.settle_unused();
+    }
+
     fn node(&mut self, node: &Node) -> Method {
         match &node.op {
             Op::Constant(_) => Method::Direct,
-            Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select | Op::Convert(_) => {
-                self.elementwise(node)
-            }
+            op if op.is_elementwise() => self.elementwise(node),
             Op::Iota { .. }
+            | Op::Random { .. }
             | Op::Broadcast { .. }
             | Op::Slice(_)
             | Op::Pad(_)
@@ -103,6 +123,13 @@ impl Planner<'_> {
             Op::Dot(dot) => self.matmul(dot, node),
             Op::Conv(conv) => self.conv(conv, node),
             Op::Gather { axis } => self.gather(*axis, node),
+            Op::Scatter { axis, combine } => self.scatter(*axis, *combine, node),
+            Op::ReduceWindow(window) => self.reduce_window(window, node),
+            Op::Scan(scan) => self.scan(scan, node),
+            Op::Sort(sort) => self.sort(sort, node),
+            Op::If { then_func, else_func } => self.branch(*then_func, *else_func, node),
+            Op::Repeat { body, .. } => self.repeat(*body, node),
+            Op::While { cond, body } => self.while_loop(*cond, *body, node),
             _ => unreachable!("{} was refused as unsupported", node.op),
         }
     }
@@ -167,14 +194,18 @@ impl Planner<'_> {
     }
 
     fn set(&mut self, node: &Node, layout: Layout) {
-        let value = node.results[0];
+        self.set_value(node.results[0], layout);
+    }
+
+    fn set_value(&mut self, value: ValueId, layout: Layout) {
         let layout = normalize(&layout, &self.shape(value));
         self.plan.layouts[value] = Some(layout);
     }
 
-    /// All operands where the largest one that already has a layout lies.
+    /// All operands where the one lies that is spread over most tiles: bringing the others there costs an
+    /// exchange, working on few tiles costs every operation that follows.
     fn elementwise(&mut self, node: &Node) -> Method {
-        let planned = node.operands.iter().copied().find(|&v| self.plan.layouts[v].is_some());
+        let planned = self.most_spread(&node.operands);
         let shape = self.shape(node.results[0]);
         let layout = match planned {
             Some(value) => without_copies(&self.settled(value), &shape),
@@ -198,6 +229,9 @@ impl Planner<'_> {
             let source = crate::layouts::project(&layout, &self.shape(operand), axes);
             self.want(operand, &source);
         }
+        if let Op::Random { .. } = &node.op {
+            self.want(node.operands[0], &everywhere(&layout, &self.shape(node.operands[0])));
+        }
         node.operands.iter().for_each(|&operand| {
             self.settled(operand);
         });
@@ -208,8 +242,20 @@ impl Planner<'_> {
     fn hint(&self, value: ValueId) -> Option<Layout> {
         let user = &self.func.nodes[self.users[value]?];
         let elementwise = user.op.is_elementwise() && user.operands.len() > 1;
-        let planned = user.operands.iter().find_map(|&operand| self.plan.layouts[operand].as_ref())?;
+        let planned = self.plan.layouts[self.most_spread(&user.operands)?].as_ref()?;
         elementwise.then(|| without_copies(planned, &self.shape(value)))
+    }
+
+    /// Of the values that have a layout the first one with the most parts.
+    fn most_spread(&self, values: &[ValueId]) -> Option<ValueId> {
+        let parts = |value: ValueId| {
+            let layout = self.plan.layouts[value].as_ref()?;
+            Some(layout.grid.len() / layout.copies().max(1))
+        };
+        let planned = values.iter().filter_map(|&value| Some((parts(value)?, value)));
+        planned
+            .fold(None, |best, next| best.filter(|(most, _)| *most >= next.0).or(Some(next)))
+            .map(|(_, value)| value)
     }
 
     /// Row-major order is kept, so the result is split where the operand is if that is possible.
@@ -256,6 +302,11 @@ impl Planner<'_> {
             self.settled(id);
         }
     }
+}
+
+/// A copy of a whole tensor on each tile of a layout.
+pub(crate) fn everywhere(layout: &Layout, shape: &[u64]) -> Layout {
+    Layout { grid: layout.grid.clone(), region: shape.iter().map(|&size| Span::full(size)).collect() }
 }
 
 /// Cycles of a tile that runs one vertex of this cost.

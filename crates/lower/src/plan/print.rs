@@ -6,20 +6,32 @@ use pando_graph::{Func, Module, NodeId, ValueId};
 use pando_tile::{Layout, Span};
 use std::fmt::Write;
 
-/// Text of a plan for the only function of an inlined module.
+/// Text of a plan for the first function of an inlined module and, inside it, for those that it runs.
 pub fn print_plan(module: &Module, plan: &Plan) -> String {
-    let func = module.funcs.values().next().expect("an inlined module has one function");
+    let func = module.funcs.values().next().expect("an inlined module has a function");
     let mut out = String::new();
+    print_func(module, func, plan, 0, &mut out);
+    out
+}
+
+fn print_func(module: &Module, func: &Func, plan: &Plan, depth: usize, out: &mut String) {
+    let indent = "  ".repeat(depth);
     for &param in &func.params {
-        writeln!(out, "{}", line(func, plan, param, "input", None)).expect("writing to a string");
+        let op = if depth == 0 { "input" } else { "parameter" };
+        writeln!(out, "{indent}{}", line(func, plan, param, op, None)).expect("writing to a string");
     }
     for (id, node) in func.nodes.iter() {
         for &result in &node.results {
-            writeln!(out, "{}", line(func, plan, result, node.op.name(), Some(id)))
+            writeln!(out, "{indent}{}", line(func, plan, result, node.op.name(), Some(id)))
                 .expect("writing to a string");
         }
+        if let Some(Method::Control(plans)) = &plan.methods[id] {
+            for (inner, plan) in node.op.funcs().into_iter().zip(plans) {
+                writeln!(out, "{indent}  @{}", module.funcs[inner].name).expect("writing to a string");
+                print_func(module, &module.funcs[inner], plan, depth + 2, out);
+            }
+        }
     }
-    out
 }
 
 fn line(func: &Func, plan: &Plan, value: ValueId, op: &str, node: Option<NodeId>) -> String {
@@ -36,7 +48,7 @@ fn print_layout(layout: &Layout) -> String {
 
 fn print_method(method: &Method) -> String {
     match method {
-        Method::Direct => String::new(),
+        Method::Direct | Method::Control(_) => String::new(),
         Method::Matmul(plan) => {
             let [inner, batch, rows, columns] = plan.parts;
             format!(
@@ -56,6 +68,15 @@ fn print_method(method: &Method) -> String {
                 plan.cost.temporary_bytes
             )
         }
+        Method::Scatter(plan) => {
+            let [updates, rows, width] = plan.parts;
+            format!(
+                "  split updates={updates} rows={rows} width={width}{} cycles={}",
+                print_stages(&plan.stages),
+                plan.cycles
+            )
+        }
+        Method::Sort(plan) => format!("  split line={} cycles={}", plan.parts, plan.cycles),
         Method::Gather(plan) => {
             let [rows, indices, width] = plan.parts;
             format!(

@@ -1,4 +1,6 @@
-//! How many steps add up partial results.
+//! How many steps add up partial results, and in what type.
+
+use pando_base::{DType, ReduceFn};
 
 /// The number of groups after each stage; the last is 1.
 pub type Stages = Vec<u64>;
@@ -21,6 +23,13 @@ pub fn stages_for(partials: u64) -> Stages {
         out.push(left);
     }
     out
+}
+
+/// Partial sums and products of half-precision values are kept in f32, as the library's default
+/// accumulator type is (poplar.md section 3.2, `accumType`).
+pub fn total_dtype(func: ReduceFn, dtype: DType) -> DType {
+    let half = matches!(dtype, DType::F16 | DType::BF16);
+    if half && matches!(func, ReduceFn::Sum | ReduceFn::Prod) { DType::F32 } else { dtype }
 }
 
 #[cfg(test)]

@@ -5,15 +5,20 @@
 //! operators that exporters write disappear. A vector of sizes of which some are names travels beside its
 //! value (`sizes.rs`).
 
+mod dims;
 mod functions;
+mod inputs;
 mod names;
 mod node;
+mod sample;
 mod scope;
 mod sizes;
 pub(crate) mod subgraph;
 mod value;
 
 pub use crate::tensors::{Data, Text};
+pub use inputs::declared_inputs;
+pub use sample::{Evaluate, Sample};
 pub use scope::Unsupported;
 pub(crate) use scope::{Env, Scope};
 pub(crate) use sizes::{product, reshape_dims};
@@ -21,11 +26,11 @@ pub(crate) use value::{Size, TensorValue, Value, sizes_value};
 
 use crate::elem::Elem;
 use crate::errors;
-use crate::proto::{DimensionValue, GraphProto, ModelProto, TensorTypeProto, TypeValue, ValueInfoProto};
+use crate::proto::{GraphProto, ModelProto};
 use crate::tensors;
-use pando_base::{Error, Result, Tensor};
-use pando_graph::{Builder, Const, ConstData, Dim, Dims, Module, TensorType, ValueId};
-use rustc_hash::FxHashSet;
+use pando_base::{Result, Tensor};
+use pando_graph::{Builder, Const, ConstData, Module, TensorType, ValueId};
+use sample::Decisions;
 use scope::opsets;
 use std::cell::{Cell, RefCell};
 use std::path::Path;
@@ -40,8 +45,11 @@ pub const OPSETS: std::ops::RangeInclusive<i64> = 1..=28;
 pub struct Options {
     /// Numbers for named dimensions.
     pub dims: Vec<(String, u64)>,
-    /// Values for inputs, which become constants. Needed where sizes depend on them.
+    /// Values for inputs, which become constants. Needed for strings, sequences and optionals.
     pub values: Vec<(String, Given)>,
+    /// Values that inputs may have: they stay inputs, of the sample's shapes, and where sizes depend on
+    /// what the model computes, the sizes are those of the sample.
+    pub sample: Option<Sample>,
 }
 
 /// The value of an input.
@@ -60,6 +68,9 @@ pub struct Imported {
     /// The parameters of `main`.
     pub inputs: Vec<Input>,
     pub outputs: Vec<Output>,
+    /// Positions among the results of `main`, after the outputs, of the values with which the sample has
+    /// decided sizes. The graph is the model for inputs that give the same values there, and for no others.
+    pub decided: Vec<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -100,14 +111,16 @@ pub fn import(model: &ModelProto, folder: Option<&Path>, options: &Options) -> R
     let functions = model.functions.iter().map(|function| (key(function), function)).collect();
     let env = Env {
         functions,
+        decisions: options.sample.as_ref().map(Decisions::new),
         folder: folder.map(Into::into),
         problems: RefCell::default(),
         nodes: Cell::default(),
     };
+    dims::check(graph, &options.dims)?;
     let mut b = Builder::new();
     b.begin("main");
     let mut scope = Scope::new(&env, &opsets);
-    let inputs = declare_inputs(&mut b, &mut scope, graph, options)?;
+    let inputs = inputs::declare(&mut b, &mut scope, graph, options)?;
     graph_body(&mut b, &mut scope, graph)?;
     note_unknown_ops(&env, graph);
     let problems = env.problems.borrow();
@@ -127,8 +140,11 @@ fn finish(mut b: Builder, scope: &Scope, graph: &GraphProto, inputs: Vec<Input>)
         }
         outputs.push(Output { name: info.name.clone(), value: output_value(&value, &mut results) });
     }
+    let decisions = scope.env.decisions.as_ref().map(Decisions::decided).unwrap_or_default();
+    let decided = (results.len()..).take(decisions.len()).collect();
+    results.extend(decisions);
     b.end(&results);
-    Ok(Imported { module: b.finish(), inputs, outputs })
+    Ok(Imported { module: b.finish(), inputs, outputs, decided })
 }
 
 /// A value's name needs more than digits and may be empty.
@@ -146,40 +162,6 @@ fn output_value(value: &Value, results: &mut Vec<ValueId>) -> OutputValue {
         Value::Absent => OutputValue::Absent,
         Value::Text(text) => OutputValue::Text((**text).clone()),
     }
-}
-
-fn declare_inputs(
-    b: &mut Builder,
-    scope: &mut Scope,
-    graph: &GraphProto,
-    options: &Options,
-) -> Result<Vec<Input>> {
-    let names: Vec<String> = graph.input.iter().map(|info| info.name.clone()).collect();
-    for (name, _) in &options.values {
-        if !names.contains(name) {
-            return Err(errors::unknown_input(name, &names));
-        }
-    }
-    // Before IR version 4 every initializer is listed as an input too; its value is the default.
-    let initialized: FxHashSet<&str> = graph.initializer.iter().map(|tensor| tensor.name.as_str()).collect();
-    let mut inputs = Vec::new();
-    let mut taken = FxHashSet::default();
-    for info in &graph.input {
-        if let Some((_, given)) = options.values.iter().find(|(name, _)| *name == info.name) {
-            let value = given_value(b, given);
-            scope.set(&info.name, value);
-        } else if !initialized.contains(info.name.as_str()) {
-            let (elem, ty) = tensor_type(info, &options.dims)?;
-            let mut name = value_name(&info.name);
-            if !taken.insert(name.clone()) {
-                name = String::new();
-            }
-            let id = b.param(&name, ty.clone());
-            scope.set(&info.name, Value::typed(id, elem));
-            inputs.push(Input { name: info.name.clone(), elem, ty });
-        }
-    }
-    Ok(inputs)
 }
 
 fn given_value(b: &mut Builder, given: &Given) -> Value {
@@ -229,51 +211,6 @@ pub(crate) fn graph_body(b: &mut Builder, scope: &mut Scope, graph: &GraphProto)
         scope.set(name, value);
     }
     node::nodes(b, scope, &graph.node)
-}
-
-/// The type of an input, its named dimensions bound as far as numbers are given.
-fn tensor_type(info: &ValueInfoProto, bound: &[(String, u64)]) -> Result<(Elem, TensorType)> {
-    let found = match info.r#type.as_ref().and_then(|ty| ty.value.as_ref()) {
-        Some(TypeValue::Tensor(tensor)) => tensor,
-        Some(TypeValue::Sequence(_)) => return Err(needs_given(&info.name, "a sequence")),
-        Some(TypeValue::Optional(_)) => return Err(needs_given(&info.name, "an optional")),
-        Some(_) => return Err(errors::bad_type(&info.name, "maps and sparse tensors are not supported")),
-        None => return Err(errors::bad_type(&info.name, "it is not stated")),
-    };
-    let elem = Elem(found.elem_type);
-    let dtype = match elem.dtype() {
-        Some(dtype) => dtype,
-        None if elem == Elem::STRING => return Err(needs_given(&info.name, "strings")),
-        None => return Err(errors::bad_type(&info.name, errors::unsupported_elem(elem).message())),
-    };
-    let dims = declared_dims(info, found, bound)?;
-    if pando_graph::dims::check_size(&dims).is_none() {
-        return Err(errors::bad_type(&info.name, "it has 2^60 elements or more"));
-    }
-    Ok((elem, TensorType { dtype, dims }))
-}
-
-fn needs_given(name: &str, what: &str) -> Error {
-    errors::bad_type(name, format!("{what} can be imported with its value only (Options::values)"))
-}
-
-fn declared_dims(info: &ValueInfoProto, ty: &TensorTypeProto, bound: &[(String, u64)]) -> Result<Dims> {
-    let shape = ty.shape.as_ref().ok_or_else(|| {
-        errors::bad_type(&info.name, "its rank is not stated; export the model with ranks, or give the value")
-    })?;
-    // Some exporters write -1 or '?' for a size that is not known; that is no name.
-    let dim = |(axis, dim): (usize, &crate::proto::Dimension)| match &dim.value {
-        Some(DimensionValue::DimValue(size)) if *size >= 0 => Dim::Known(*size as u64),
-        Some(DimensionValue::DimParam(name)) if !names::symbol(name).is_empty() => bound_dim(name, bound),
-        _ => bound_dim(&format!("{}_{axis}", info.name), bound),
-    };
-    Ok(shape.dim.iter().enumerate().map(dim).collect())
-}
-
-fn bound_dim(name: &str, bound: &[(String, u64)]) -> Dim {
-    let dim = names::dim(name);
-    let given = bound.iter().find(|(given, _)| given == name || dim == Dim::named(given));
-    given.map_or(dim, |(_, size)| Dim::Known(*size))
 }
 
 /// Operators that do not exist here are all named, also those that the import did not get to.

@@ -1,6 +1,7 @@
 //! One node: its inputs looked up, its operator translated, its outputs named. Failures are noted and the
 //! import goes on, so that all of them can be told at once.
 
+use super::names::symbol;
 use super::scope::{MAX_DEPTH, Scope, domain};
 use super::value::Value;
 use super::{functions, sizes};
@@ -23,7 +24,7 @@ pub(super) fn nodes(b: &mut Builder, scope: &mut Scope, nodes: &[NodeProto]) -> 
             None => Ok(None),
         });
         match results {
-            Ok(Some(values)) => name_outputs(scope, node, values),
+            Ok(Some(values)) => name_outputs(b, scope, node, values),
             Ok(None) => poison(scope, node),
             Err(error) if error == errors::failed_inside() => poison(scope, node),
             Err(error) => {
@@ -51,10 +52,16 @@ fn inputs(scope: &Scope, node: &NodeProto) -> Result<Option<Vec<Option<Value>>>>
     Ok(Some(values))
 }
 
-fn name_outputs(scope: &mut Scope, node: &NodeProto, values: Vec<Value>) {
+fn name_outputs(b: &mut Builder, scope: &mut Scope, node: &NodeProto, values: Vec<Value>) {
     for (position, name) in node.output.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
         match values.get(position) {
-            Some(value) => scope.set(name, value.clone()),
+            Some(value) => {
+                // A reader of profiles and errors knows the names of the file.
+                if let Value::Tensor(tensor) = value {
+                    b.name(tensor.id, &symbol(name));
+                }
+                scope.set(name, value.clone());
+            }
             None => {
                 let error: Error = errors::invalid(format!("output {position} ('{name}') is not supported"));
                 scope.env.note(node, &error);

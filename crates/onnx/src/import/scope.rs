@@ -1,5 +1,6 @@
 //! Names in sight of a node, and what the whole import shares.
 
+use super::sample::Decisions;
 use super::value::Value;
 use crate::errors;
 use crate::proto::{FunctionProto, NodeProto, OperatorSetIdProto};
@@ -46,6 +47,8 @@ pub fn domain(name: &str) -> &str {
 /// What all graphs of a model share.
 pub struct Env<'m> {
     pub functions: FxHashMap<(String, String, String), &'m FunctionProto>,
+    /// What a sample of the inputs decides.
+    pub decisions: Option<Decisions>,
     /// Where external data lies.
     pub folder: Option<PathBuf>,
     pub problems: RefCell<Vec<Unsupported>>,

@@ -1,6 +1,6 @@
 //! If, Loop and Scan. A known condition or number of iterations leaves no trace of them but for a Repeat.
 
-use crate::ctx::{Ctx, import_limits};
+use crate::ctx::Ctx;
 use crate::errors;
 use crate::import::subgraph::{Captures, body, inline, outline};
 use crate::import::{TensorValue, Value};
@@ -15,10 +15,39 @@ pub(super) fn if_else(c: &mut Ctx) -> Result<Vec<Value>> {
     let (then_graph, else_graph) = (c.graph("then_branch")?, c.graph("else_branch")?);
     let condition = c.x(0)?;
     let condition = c.b.reshape(condition, pando_graph::Dims::new())?;
-    if let Some(known) = c.b.evaluate(condition, &import_limits()) {
-        let taken = if known.get_int(0) != 0 { then_graph } else { else_graph };
-        return inline(c.b, c.scope, taken, vec![]);
+    let taken = |known: Tensor| if known.get_int(0) != 0 { then_graph } else { else_graph };
+    if let Some(known) = c.fixed(condition) {
+        return inline(c.b, c.scope, taken(known), vec![]);
     }
+    let problems = Problems::so_far(c);
+    let open = open_if(c, condition, then_graph, else_graph);
+    if let (Err(_), Some(known)) = (&open, c.decided(condition)?) {
+        problems.forget_later(c);
+        return inline(c.b, c.scope, taken(known), vec![]);
+    }
+    open
+}
+
+/// Problems noted before something is tried.
+struct Problems(usize);
+
+impl Problems {
+    fn so_far(c: &Ctx) -> Problems {
+        Problems(c.scope.env.problems.borrow().len())
+    }
+
+    fn forget_later(&self, c: &Ctx) {
+        c.scope.env.problems.borrow_mut().truncate(self.0);
+    }
+}
+
+/// Both branches, for a condition that is computed.
+fn open_if(
+    c: &mut Ctx,
+    condition: ValueId,
+    then_graph: &GraphProto,
+    else_graph: &GraphProto,
+) -> Result<Vec<Value>> {
     let captures = Captures::of(c.b, c.scope, &[then_graph, else_graph])?;
     let scope = c.scope;
     let mut branch = |name: &str, graph: &GraphProto| {
@@ -37,32 +66,45 @@ pub(super) fn if_else(c: &mut Ctx) -> Result<Vec<Value>> {
     Ok(results.into_iter().zip(on_true.elems).map(|(id, elem)| Value::typed(id, elem)).collect())
 }
 
+/// The ways to run a loop, the first that works: by count, unrolled, open-ended, and by what a sample of the
+/// inputs decides.
 pub(super) fn loop_op(c: &mut Ctx) -> Result<Vec<Value>> {
     let graph = c.graph("body")?;
-    let problems = c.scope.env.problems.borrow().len();
-    let forget = |c: &Ctx| c.scope.env.problems.borrow_mut().truncate(problems);
-    let limit = match c.opt(0)? {
-        Some(_) => c.known_int(0).ok(),
-        None => Some(i64::MAX),
-    };
-    let starts = match c.opt(1)? {
-        Some(_) => c.known_int(1).ok(),
-        None => Some(1),
-    };
-    if let (Some(limit), Some(1)) = (limit, starts)
-        && limit < i64::MAX
-        && let Ok(values) = counted(c, graph, limit.max(0) as u64)
-    {
+    let problems = Problems::so_far(c);
+    if let Ok(Some(values)) = bounded(c, graph, &|c, id| Ok(c.fixed(id))) {
         return Ok(values);
     }
-    forget(c);
-    if let (Some(limit), Some(starts)) = (limit, starts)
-        && let Some(values) = unrolled(c, graph, limit, starts != 0)?
-    {
-        return Ok(values);
+    problems.forget_later(c);
+    let open = open_ended(c, graph);
+    if open.is_err() && c.scope.env.decisions.is_some() {
+        problems.forget_later(c);
+        if let Some(values) = bounded(c, graph, &|c, id| c.decided(id))? {
+            return Ok(values);
+        }
     }
-    forget(c);
-    open_ended(c, graph)
+    open
+}
+
+type Known = dyn Fn(&Ctx, ValueId) -> Result<Option<Tensor>>;
+
+/// A loop whose limit and conditions are known; `None` if they are not.
+fn bounded(c: &mut Ctx, graph: &GraphProto, known: &Known) -> Result<Option<Vec<Value>>> {
+    let number = |c: &Ctx, position: usize, missing: i64| match c.opt(position)? {
+        Some(id) => {
+            Ok(known(c, id)?.filter(|known| known.num_elements() == 1).map(|known| known.get_int(0) as i64))
+        }
+        None => Ok(Some(missing)),
+    };
+    let (limit, starts) = (number(c, 0, i64::MAX)?, number(c, 1, 1)?);
+    let (Some(limit), Some(starts)) = (limit, starts) else { return Ok(None) };
+    let problems = Problems::so_far(c);
+    if starts == 1 && limit < i64::MAX {
+        if let Ok(values) = counted(c, graph, limit.max(0) as u64) {
+            return Ok(Some(values));
+        }
+        problems.forget_later(c);
+    }
+    unrolled(c, graph, limit, starts != 0, known)
 }
 
 fn carried_tensors(c: &Ctx, from: usize) -> Result<Vec<TensorValue>> {
@@ -229,7 +271,13 @@ impl Plan<'_> {
 }
 
 /// The iterations one after the other, if every condition is known; `None` if one is not.
-fn unrolled(c: &mut Ctx, graph: &GraphProto, limit: i64, starts: bool) -> Result<Option<Vec<Value>>> {
+fn unrolled(
+    c: &mut Ctx,
+    graph: &GraphProto,
+    limit: i64,
+    starts: bool,
+    known: &Known,
+) -> Result<Option<Vec<Value>>> {
     let mut carried: Vec<Value> = (2..c.inputs.len()).map(|i| c.value(i).cloned()).collect::<Result<_>>()?;
     let mut outputs: Vec<Vec<ValueId>> = vec![vec![]; graph.output.len().saturating_sub(1 + carried.len())];
     let (mut goes_on, mut iteration) = (starts, 0u64);
@@ -243,7 +291,7 @@ fn unrolled(c: &mut Ctx, graph: &GraphProto, limit: i64, starts: bool) -> Result
         inputs.extend(carried.iter().cloned());
         let mut results = inline(c.b, c.scope, graph, inputs)?.into_iter();
         match results.next() {
-            Some(Value::Tensor(next)) => match c.b.evaluate(next.id, &import_limits()) {
+            Some(Value::Tensor(next)) => match known(c, next.id)? {
                 Some(known) => goes_on = known.get_int(0) != 0,
                 None => return Ok(None),
             },

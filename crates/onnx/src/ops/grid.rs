@@ -1,9 +1,9 @@
-//! Sampling at computed places: GridSample, AffineGrid, RoiAlign.
+//! Sampling at computed places: GridSample, AffineGrid, DeformConv.
 
 use crate::ctx::Ctx;
 use crate::errors;
-use pando_base::{BinaryFn, CompareFn, DType, ReduceFn, Result, UnaryFn};
-use pando_graph::{Dim, Dims, Dot, TensorType, ValueId, known_dims};
+use pando_base::{CompareFn, DType, Result, UnaryFn};
+use pando_graph::{Dot, TensorType, ValueId, known_dims};
 
 /// One spatial axis of a sampled operand.
 struct Line {
@@ -45,7 +45,8 @@ pub(super) fn grid_sample(c: &mut Ctx) -> Result<ValueId> {
         if mode == "nearest" {
             at = c.un(UnaryFn::Round, at)?;
         }
-        places.push(inside(c, at, &line, &padding)?);
+        // Cubic taps reach beyond the operand: each is moved into it by itself.
+        places.push(if mode.ends_with("cubic") { at } else { inside(c, at, &line, &padding)? });
         lines.push(line);
     }
     let sampled = sample(c, x, &lines, &places, &mode, &padding)?;
@@ -164,7 +165,7 @@ fn sample(
 }
 
 /// `[N, C, S…]` as rows of channels, `[N·S…, C]`, in f32.
-fn rows_of(c: &mut Ctx, x: ValueId) -> Result<ValueId> {
+pub(super) fn rows_of(c: &mut Ctx, x: ValueId) -> Result<ValueId> {
     let rank = c.rank(x);
     let x = c.b.convert(x, DType::F32)?;
     let perm: Vec<usize> = [0].into_iter().chain(2..rank).chain([1]).collect();
@@ -206,6 +207,7 @@ pub(super) fn affine_grid(c: &mut Ctx) -> Result<ValueId> {
     for (axis, &size) in spatial.iter().enumerate().rev() {
         let counts = c.b.iota(TensorType { dtype, dims: known_dims(spatial) }, axis)?;
         let (step, first) = match corners {
+            true if size == 1 => (0.0, -1.0),
             true => (2.0 / (size as f64 - 1.0), -1.0),
             false => (2.0 / size as f64, 1.0 / size as f64 - 1.0),
         };
@@ -222,119 +224,6 @@ pub(super) fn affine_grid(c: &mut Ctx) -> Result<ValueId> {
     // [S…, N, rank] to [N, S…, rank].
     let perm: Vec<usize> = [rank].into_iter().chain(0..rank).chain([rank + 1]).collect();
     c.b.transpose(moved, &perm)
-}
-
-/// Averages (or maxima) of samples in a grid of bins over each region.
-pub(super) fn roi_align(c: &mut Ctx) -> Result<ValueId> {
-    let (x, rois, batches) = (c.x(0)?, c.x(1)?, c.x(2)?);
-    c.need_rank(rois, 2..=2)?;
-    c.need_rank(batches, 1..=1)?;
-    let (shape, dtype) = (c.shape(x)?, c.dtype(x));
-    let [_, channels, height, width] = shape[..] else {
-        return Err(errors::invalid("the operand needs rank 4"));
-    };
-    let bins = [c.int("output_height", 1).max(1) as u64, c.int("output_width", 1).max(1) as u64];
-    let ratio = u64::try_from(c.int("sampling_ratio", 0)).unwrap_or(0);
-    if ratio == 0 || ratio > 64 {
-        return Err(errors::invalid(
-            "the number of samples per bin depends on the regions; set sampling_ratio",
-        ));
-    }
-    let scale = c.float("spatial_scale", 1.0);
-    let offset =
-        if c.string("coordinate_transformation_mode", "half_pixel") == "half_pixel" && c.version >= 16 {
-            0.5
-        } else {
-            0.0
-        };
-    let rois = c.b.convert(rois, DType::F32)?;
-    let count = c.dims(rois)[0].clone();
-    let rows = rows_of(c, x)?;
-    let mut taps = Vec::new();
-    for (axis, size) in [(0usize, height), (1, width)] {
-        taps.push(roi_taps(c, rois, (axis, bins[axis], ratio), (scale, offset), size)?);
-    }
-    let all = Dims::from_iter([count, bins[0].into(), ratio.into(), bins[1].into(), ratio.into()]);
-    let batches = c.b.convert(batches, DType::I64)?;
-    let first = c.b.broadcast(batches, all.clone(), &[0])?;
-    let max = c.string("mode", "avg") == "max";
-    let mut parts = Vec::new();
-    for &(y, y_weight) in &taps[0] {
-        for &(x, x_weight) in &taps[1] {
-            let spread =
-                |c: &mut Ctx, value: ValueId, axes: [usize; 3]| c.b.broadcast(value, all.clone(), &axes);
-            let (y, x) = (spread(c, y, [0, 1, 2])?, spread(c, x, [0, 3, 4])?);
-            let (y_weight, x_weight) = (spread(c, y_weight, [0, 1, 2])?, spread(c, x_weight, [0, 3, 4])?);
-            let row = c.times_n(first, height as f64)?;
-            let row = c.b.add(row, y)?;
-            let row = c.times_n(row, width as f64)?;
-            let place = c.b.add(row, x)?;
-            let value = c.b.gather(rows, place, 0)?;
-            let weight = c.b.mul(y_weight, x_weight)?;
-            let weight = c.b.broadcast(weight, c.dims(value), &[0, 1, 2, 3, 4])?;
-            parts.push(c.b.mul(value, weight)?);
-        }
-    }
-    // Maxima are over the weighted corners, averages over their sums.
-    let func = if max { BinaryFn::Max } else { BinaryFn::Add };
-    let mut total = parts[0];
-    for &part in &parts[1..] {
-        total = c.b.binary(func, total, part)?;
-    }
-    let reduced = c.b.reduce(if max { ReduceFn::Max } else { ReduceFn::Sum }, total, &[2, 4])?;
-    let result = if max { reduced } else { c.over_n(reduced, (ratio * ratio) as f64)? };
-    debug_assert_eq!(c.dims(result).last(), Some(&Dim::Known(channels)));
-    let result = c.b.transpose(result, &[0, 3, 1, 2])?;
-    c.b.convert(result, dtype)
-}
-
-/// The two neighbours of every sample along one axis, `[R, bins, ratio]`, and their weights; samples beyond
-/// the operand by more than one element weigh nothing.
-fn roi_taps(
-    c: &mut Ctx,
-    rois: ValueId,
-    (axis, bins, ratio): (usize, u64, u64),
-    (scale, offset): (f64, f64),
-    size: u64,
-) -> Result<Vec<(ValueId, ValueId)>> {
-    // Regions are x1, y1, x2, y2.
-    let edge = |c: &mut Ctx, column: u64| -> Result<ValueId> {
-        let edge = c.pick(rois, 1, column)?;
-        let scaled = c.times_n(edge, scale)?;
-        c.plus_n(scaled, -offset)
-    };
-    let (begin, end) = (edge(c, 1 - axis as u64)?, edge(c, 3 - axis as u64)?);
-    let mut extent = c.b.sub(end, begin)?;
-    if offset == 0.0 {
-        extent = c.max_n(extent, 1.0)?;
-    }
-    let dims = Dims::from_iter([c.dims(begin)[0].clone(), bins.into(), ratio.into()]);
-    let ty = TensorType { dtype: DType::F32, dims: dims.clone() };
-    let (bin, sample) = (c.b.iota(ty.clone(), 1)?, c.b.iota(ty, 2)?);
-    let sample = c.plus_n(sample, 0.5)?;
-    let sample = c.over_n(sample, ratio as f64)?;
-    let steps = c.b.add(bin, sample)?;
-    let steps = c.over_n(steps, bins as f64)?;
-    let (begin, extent) = (c.b.broadcast(begin, dims.clone(), &[0])?, c.b.broadcast(extent, dims, &[0])?);
-    let along = c.b.mul(steps, extent)?;
-    let at = c.b.add(begin, along)?;
-    let (low, high) = (c.cmp_n(CompareFn::Ge, at, -1.0)?, c.cmp_n(CompareFn::Le, at, size as f64)?);
-    let valid = c.b.and(low, high)?;
-    let valid = c.b.convert(valid, DType::F32)?;
-    let last = size as f64 - 1.0;
-    let at = c.max_n(at, 0.0)?;
-    let at = c.min_n(at, last)?;
-    let base = c.b.floor(at)?;
-    let ratio = c.b.sub(at, base)?;
-    let mut taps = Vec::new();
-    let next = c.plus_n(base, 1.0)?;
-    let next = c.min_n(next, last)?;
-    let rest = c.n_minus(1.0, ratio)?;
-    for (place, weight) in [(base, rest), (next, ratio)] {
-        let weight = c.b.mul(weight, valid)?;
-        taps.push((c.b.convert(place, DType::I64)?, weight));
-    }
-    Ok(taps)
 }
 
 /// A convolution whose kernel elements look at moved places: samples first, then a convolution over them.

@@ -199,8 +199,11 @@ fn apply_cut(c: &mut Ctx, x: ValueId, cut: &Cut) -> Result<ValueId> {
         slice.step[cut.axis] = cut.step as u64;
         return c.b.slice(x, slice);
     }
-    // Backwards: the same elements of the reversed operand.
-    let (begin, end) = (place(begin, -1, size - 1), place(end, -1, size - 1));
+    if size == 0 {
+        return Ok(x);
+    }
+    // Backwards: the same elements of the reversed operand. A beginning before the first element is the first.
+    let (begin, end) = (place(begin, 0, size - 1), place(end, -1, size - 1));
     let (begin, end) = (size - 1 - begin, (size - 1 - end).max(size - 1 - begin));
     slice.begin[cut.axis] = begin as u64;
     slice.end[cut.axis] = Dim::Known(end as u64);

@@ -72,6 +72,16 @@ pub(super) fn gemm(c: &mut Ctx) -> Result<ValueId> {
     c.b.add(result, bias)
 }
 
+/// com.microsoft: with an activation.
+pub(super) fn fused_gemm(c: &mut Ctx) -> Result<ValueId> {
+    let result = gemm(c)?;
+    let (alpha, beta) = (c.float_opt("activation_alpha"), c.float_opt("activation_beta"));
+    match c.string("activation", "").as_str() {
+        "" => Ok(result),
+        name => super::activation::by_name(c, name, alpha, beta, result),
+    }
+}
+
 fn scaled(c: &mut Ctx, x: ValueId, factor: f64) -> Result<ValueId> {
     if c.dtype(x).is_float() {
         return c.times_n(x, factor);

@@ -13,6 +13,7 @@ mod layout;
 mod loss;
 mod matmul;
 mod microsoft;
+mod microsoft_quant;
 mod ml;
 mod norm;
 mod pool;
@@ -20,6 +21,7 @@ mod quant;
 mod reduce;
 mod resize;
 mod rnn;
+mod roi;
 mod sequence;
 mod signal;
 mod source;
@@ -237,7 +239,7 @@ const TABLE: &[(&str, Rule)] = &[
     ("MelWeightMatrix", Many(signal::mel_weight_matrix)),
     ("NonMaxSuppression", One(boxes::non_max_suppression)),
     ("Resize", One(resize::resize)),
-    ("RoiAlign", One(grid::roi_align)),
+    ("RoiAlign", One(roi::roi_align)),
     ("STFT", One(signal::stft)),
     ("Upsample", One(resize::upsample)),
     // Strings.
@@ -267,20 +269,36 @@ const TABLE: &[(&str, Rule)] = &[
 const MICROSOFT: &[(&str, Rule)] = &[
     ("Attention", Many(microsoft::attention)),
     ("BiasGelu", One(activation::bias_gelu)),
+    ("DequantizeLinear", Many(quant::dequantize_linear)),
+    ("DynamicQuantizeMatMul", One(microsoft_quant::dynamic_quantize_matmul)),
     ("EmbedLayerNormalization", Many(microsoft::embed_layer_normalization)),
     ("FastGelu", One(activation::fast_gelu)),
     ("FusedConv", One(conv::fused_conv)),
+    ("FusedGemm", One(matmul::fused_gemm)),
     ("FusedMatMul", One(matmul::fused_matmul)),
     ("Gelu", One(activation::gelu)),
     ("GroupQueryAttention", Many(microsoft::group_query_attention)),
     ("LayerNormalization", Many(norm::layer_normalization)),
+    ("MatMulIntegerToFloat", One(microsoft_quant::matmul_integer_to_float)),
     ("MatMulNBits", One(microsoft::matmul_nbits)),
     ("MultiHeadAttention", Many(microsoft::multi_head_attention)),
+    ("NhwcMaxPool", One(microsoft_quant::nhwc_max_pool)),
+    ("QGemm", Many(microsoft_quant::qgemm)),
+    ("QLinearAdd", Many(microsoft_quant::qlinear_add)),
+    ("QLinearAveragePool", Many(microsoft_quant::qlinear_average_pool)),
+    ("QLinearConcat", Many(microsoft_quant::qlinear_concat)),
+    ("QLinearGlobalAveragePool", Many(microsoft_quant::qlinear_global_average_pool)),
+    ("QLinearLeakyRelu", Many(microsoft_quant::qlinear_leaky_relu)),
+    ("QLinearMul", Many(microsoft_quant::qlinear_mul)),
+    ("QLinearSigmoid", Many(microsoft_quant::qlinear_sigmoid)),
+    ("QLinearSoftmax", Many(microsoft_quant::qlinear_softmax)),
+    ("QuantizeLinear", Many(quant::quantize_linear)),
     ("QuickGelu", One(activation::quick_gelu)),
     ("RotaryEmbedding", One(microsoft::rotary_embedding)),
     ("SimplifiedLayerNormalization", One(norm::rms_normalization)),
     ("SkipLayerNormalization", Many(microsoft::skip_layer_normalization)),
     ("SkipSimplifiedLayerNormalization", Many(microsoft::skip_simplified_layer_normalization)),
+    ("TransposeMatMul", One(matmul::fused_matmul)),
 ];
 
 const TRAINING: &[(&str, Rule)] = &[

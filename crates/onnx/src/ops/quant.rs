@@ -30,7 +30,7 @@ fn spread(c: &mut Ctx, value: ValueId, x: ValueId) -> Result<ValueId> {
 }
 
 /// Rounded to the nearest, ties to even, moved by the zero point, and cut to the type's range.
-fn quantised(c: &mut Ctx, scaled: ValueId, zero: Option<ValueId>, to: Elem) -> Result<ValueId> {
+pub(super) fn quantised(c: &mut Ctx, scaled: ValueId, zero: Option<ValueId>, to: Elem) -> Result<ValueId> {
     let (Some((low, high)), Some(dtype)) = (to.int_range(), to.dtype()) else {
         return Err(errors::unsupported_elem(to));
     };

@@ -4,7 +4,8 @@ use crate::timing::Timeline;
 use pando_machine::Chip;
 use pando_profile::{Memory, MemoryByCategory, TileRun};
 use pando_tile::liveness::Liveness;
-use pando_tile::memory::{FixedMemory, MemoryOverTime, fixed_memory, memory_over_time, var_bytes};
+use pando_tile::memory::{FixedMemory, MemoryOverTime, fixed_memory, memory_over_time};
+use pando_tile::traffic::Traffic;
 use pando_tile::{Placement, Program, TileSums, VarId};
 
 /// What occupies the tiles of a program, when.
@@ -17,8 +18,8 @@ pub struct MemoryView<'a> {
 }
 
 impl<'a> MemoryView<'a> {
-    pub fn new(program: &'a Program, live: &'a Liveness, chip: &Chip) -> Self {
-        let fixed = fixed_memory(program, chip);
+    pub fn new(program: &'a Program, live: &'a Liveness, chip: &Chip, traffic: &Traffic) -> Self {
+        let fixed = fixed_memory(program, chip, traffic);
         let over_time = memory_over_time(program, live, &fixed.total());
         MemoryView { program, live, tile_bytes: chip.sram.bytes_per_tile, fixed, over_time }
     }
@@ -92,11 +93,6 @@ impl<'a> MemoryView<'a> {
 /// Sum over tiles; wide, since a hostile program's variables may exceed 64 bits together.
 fn total(sums: &TileSums) -> i128 {
     sums.pieces().iter().map(|&(_, count, value)| i128::from(count) * i128::from(value)).sum()
-}
-
-/// Bytes of a variable on all tiles.
-pub fn bytes_on_all_tiles(var: &pando_tile::Var) -> i128 {
-    total(&var_bytes(var))
 }
 
 fn tile_run((first_tile, count, bytes): (u32, u32, i64)) -> TileRun {

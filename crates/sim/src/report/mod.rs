@@ -9,11 +9,12 @@ mod vars;
 
 pub use vars::total_bytes;
 
-use crate::timing::time;
+use crate::timing::time_with;
 use memory::MemoryView;
 use pando_machine::Machine;
 use pando_profile::{FORMAT_VERSION, Fit, Profile, SystemInfo, Trust, reduce};
 use pando_tile::liveness::liveness;
+use pando_tile::traffic::Traffic;
 use pando_tile::{Placement, Program};
 
 /// The profile of a valid program. `items_per_run` is what one replica handles in one run of the body.
@@ -26,8 +27,9 @@ pub fn profile(
     items_per_run: u64,
 ) -> Profile {
     let live = liveness(program);
-    let mut timeline = time(program, machine);
-    let view = MemoryView::new(program, &live, &machine.chip);
+    let traffic = Traffic::new(program, &machine.chip);
+    let mut timeline = time_with(program, machine, &traffic);
+    let view = MemoryView::new(program, &live, &machine.chip, &traffic);
     view.fill_steps(&mut timeline);
     Profile {
         format_version: FORMAT_VERSION,

@@ -1,6 +1,5 @@
 //! The life of every variable, and sums of its bytes.
 
-use super::memory::bytes_on_all_tiles;
 use crate::timing::Timeline;
 use pando_profile::{VarLife, VarRole};
 use pando_tile::liveness::Liveness;
@@ -8,7 +7,7 @@ use pando_tile::{Placement, Program, Role, Var};
 
 /// Bytes of a variable on all tiles, copies counted; saturating.
 pub fn total_bytes(var: &Var) -> u64 {
-    u64::try_from(bytes_on_all_tiles(var)).unwrap_or(u64::MAX)
+    u64::try_from(var.total_bytes()).unwrap_or(u64::MAX)
 }
 
 /// Variables that are used, in the program's order, with the steps between which they live.

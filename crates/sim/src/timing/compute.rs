@@ -6,7 +6,8 @@
 //! after another, before or after those. A tile takes the sum of both, the set as long as its slowest tile.
 //!
 //! Tiles are not looked at one by one: a group gives a few *shares*, sets of tiles that all run the same
-//! vertices; a sweep over the shares' runs of tiles finds the pieces on which the same shares meet.
+//! vertices. Those of one group are disjoint; where groups meet, a sweep over the shares' runs of tiles finds the
+//! pieces on which the same shares meet.
 
 use pando_machine::Chip;
 use pando_profile::{Cycles, Step, StepKind};
@@ -26,7 +27,8 @@ pub fn time_compute(program: &Program, set: &ComputeSet, chip: &Chip) -> Step {
         }
         add_shares(group, &costs, &mut shares);
     }
-    let pieces = sweep(&shares, chip.workers);
+    let disjoint = set.groups.len() == 1 && moving_grid(&set.groups[0].grid).is_injective();
+    let pieces = if disjoint { pieces_of(&shares, chip.workers) } else { sweep(&shares, chip.workers) };
     let tiles: u64 = pieces.iter().map(|piece| u64::from(piece.count)).sum();
     let sum: u128 = pieces.iter().map(|piece| u128::from(piece.cycles) * u128::from(piece.count)).sum();
     let slowest = pieces
@@ -63,7 +65,8 @@ fn class_costs(program: &Program, group: &Group, chip: &Chip) -> Vec<ClassCost> 
 
 /// Tiles that run the same vertices of one group, in order, as `(cost, how many in a row)`.
 struct Share {
-    tiles: Vec<(u32, u32)>,
+    grid: Grid,
+    class: Class,
     vertices: Vec<(VertexCost, u64)>,
 }
 
@@ -71,11 +74,12 @@ struct Share {
 /// of classes along them is one share. Otherwise every coordinate is one.
 fn add_shares(group: &Group, costs: &[ClassCost], shares: &mut Vec<Share>) {
     let stays: SmallVec<[bool; 4]> = group.grid.axes.iter().map(|axis| axis.stride == 0).collect();
-    let moving = Grid { base: group.grid.base, axes: moving_axes(&group.grid) };
+    let moving = moving_grid(&group.grid);
     if !moving.is_injective() {
         for coordinates in group.grid.coordinates() {
             let vertices = vec![(class_of(costs, &coordinates).cost, 1)];
-            shares.push(Share { tiles: vec![(group.grid.tile(&coordinates), 1)], vertices });
+            let class = Class { ranges: SmallVec::new() };
+            shares.push(Share { grid: Grid::single(group.grid.tile(&coordinates)), class, vertices });
         }
         return;
     }
@@ -83,12 +87,13 @@ fn add_shares(group: &Group, costs: &[ClassCost], shares: &mut Vec<Share>) {
         let ranges = box_costs[0].class.ranges.iter().zip(&stays).filter(|(_, stays)| !**stays);
         let class = Class { ranges: ranges.map(|(&range, _)| range).collect() };
         let vertices = vertices_on_tile(&group.grid.axes, &box_costs, &stays);
-        shares.push(Share { tiles: moving.tile_runs(&class), vertices });
+        shares.push(Share { grid: moving.clone(), class, vertices });
     }
 }
 
-fn moving_axes(grid: &Grid) -> SmallVec<[Axis; 4]> {
-    grid.axes.iter().copied().filter(|axis| axis.stride != 0).collect()
+/// The grid without its axes that stay on the tile.
+fn moving_grid(grid: &Grid) -> Grid {
+    Grid { base: grid.base, axes: grid.axes.iter().copied().filter(|axis| axis.stride != 0).collect() }
 }
 
 /// Classes with equal ranges along the moving axes, together.
@@ -142,11 +147,23 @@ fn class_of<'a>(costs: &'a [ClassCost], coordinates: &[u32]) -> &'a ClassCost {
     costs.iter().find(holds).expect("classes cover the grid")
 }
 
-/// Consecutive tiles that take equally long.
+/// Tiles that take equally long, and the first of them.
 struct Piece {
     first: u32,
     count: u32,
     cycles: u64,
+}
+
+/// Shares that do not meet are pieces.
+fn pieces_of(shares: &[Share], workers: u32) -> Vec<Piece> {
+    let piece = |(index, share): (usize, &Share)| Piece {
+        first: share.grid.tile(&share.class.representative()),
+        count: share.class.len() as u32,
+        cycles: tile_cycles(shares, &BTreeSet::from([index]), workers),
+    };
+    let mut pieces: Vec<Piece> = shares.iter().enumerate().map(piece).collect();
+    pieces.sort_by_key(|piece| piece.first);
+    pieces
 }
 
 /// Goes over the tiles at which the set of shares changes. The same set of shares takes equally long
@@ -154,7 +171,7 @@ struct Piece {
 fn sweep(shares: &[Share], workers: u32) -> Vec<Piece> {
     let mut changes: Vec<(u32, bool, usize)> = Vec::new();
     for (index, share) in shares.iter().enumerate() {
-        for &(first, count) in &share.tiles {
+        for (first, count) in share.grid.tile_runs(&share.class) {
             changes.extend([(first, true, index), (first + count, false, index)]);
         }
     }

@@ -7,7 +7,8 @@
 //!   poplar.md section 2.6).
 //! - Adjacent steps from the host, or to it, are one transfer ([`host`]), as the vendor's compiler merges
 //!   adjacent stream copies (poplar.md section 2.6).
-//! - A loop multiplies. Nothing is charged for the branch back: a supervisor's few cycles.
+//! - A loop multiplies, the slower side of a branch counts. Nothing is charged for branching: a
+//!   supervisor's few cycles. How often a loop with a condition runs is what the program says.
 //!
 //! Replicas run side by side and only meet where they share a way to the host.
 
@@ -18,11 +19,11 @@ mod host;
 pub use host::host_cycles;
 
 use compute::time_compute;
-use exchange::exchange_times;
-use pando_base::SideTable;
+use exchange::time_exchange;
 use pando_machine::Machine;
 use pando_profile::{Step as TimedStep, StepKind};
-use pando_tile::{ComputeSetId, ExchangeId, Program, Step, VarId};
+use pando_tile::traffic::Traffic;
+use pando_tile::{ComputeSetId, Program, Step, VarId};
 use rustc_hash::FxHashMap;
 
 /// Times of a program's steps, loop bodies once. Memory fields of the steps are still zero.
@@ -40,16 +41,16 @@ impl Timeline {
     }
 }
 
-/// Times a valid program. The cost follows the number of groups, of runs of tiles that they cover, and, for
-/// exchanges, of tiles; equal exchanges are timed once.
+/// Times a valid program. The cost follows the number of groups and, for exchanges, of tiles; equal exchanges are
+/// looked at once.
 pub fn time(program: &Program, machine: &Machine) -> Timeline {
-    let mut timer = Timer {
-        program,
-        machine,
-        computes: FxHashMap::default(),
-        exchanges: exchange_times(program, machine),
-        timeline: Timeline::default(),
-    };
+    time_with(program, machine, &Traffic::new(program, &machine.chip))
+}
+
+/// The same for a program whose traffic is known.
+pub(crate) fn time_with(program: &Program, machine: &Machine, traffic: &Traffic) -> Timeline {
+    let mut timer =
+        Timer { program, machine, traffic, computes: FxHashMap::default(), timeline: Timeline::default() };
     timer.walk(&program.body, 1);
     timer.timeline
 }
@@ -57,8 +58,8 @@ pub fn time(program: &Program, machine: &Machine) -> Timeline {
 struct Timer<'a> {
     program: &'a Program,
     machine: &'a Machine,
+    traffic: &'a Traffic,
     computes: FxHashMap<ComputeSetId, TimedStep>,
-    exchanges: SideTable<ExchangeId, Option<TimedStep>>,
     timeline: Timeline,
 }
 
@@ -68,18 +69,37 @@ impl Timer<'_> {
         while let Some((step, after)) = rest.split_first() {
             let vars = transfer(rest);
             match step {
-                Step::Repeat { count, body } => self.walk(body, times.saturating_mul(*count)),
+                Step::Repeat { .. } | Step::While { .. } => {
+                    step.bodies()
+                        .iter()
+                        .for_each(|&(body, count)| self.walk(body, times.saturating_mul(count)));
+                }
+                Step::If { then_body, else_body, .. } => self.branch(then_body, else_body, times),
                 Step::Compute(id) => self.compute(*id, times),
                 Step::Exchange(id) => {
-                    let timed = self.exchanges[*id].clone().expect("every exchange is timed");
-                    let name = self.program.exchanges[*id].name.clone();
-                    self.push(TimedStep { name, ..timed }, times, 1);
+                    let name = &self.program.exchanges[*id].name;
+                    self.push(time_exchange(name, self.traffic.cost(*id), &self.machine.chip), times, 1);
                 }
                 Step::HostIn(_) => self.host(StepKind::HostIn, &vars, times),
                 Step::HostOut(_) => self.host(StepKind::HostOut, &vars, times),
             }
             rest = if vars.is_empty() { after } else { &rest[vars.len()..] };
         }
+    }
+
+    /// The slower side counts; the steps of the other are listed as running never.
+    fn branch(&mut self, then_body: &[Step], else_body: &[Step], times: u64) {
+        let begin = self.timeline.steps.len();
+        self.walk(then_body, times);
+        let middle = self.timeline.steps.len();
+        self.walk(else_body, times);
+        let sides = self.timeline.steps.split_at_mut(middle);
+        let cycles = |steps: &[TimedStep]| {
+            steps.iter().fold(0, |sum: u64, step| sum.saturating_add(step.total_cycles()))
+        };
+        let (then_steps, else_steps) = (&mut sides.0[begin..], sides.1);
+        let faster = if cycles(then_steps) < cycles(else_steps) { then_steps } else { else_steps };
+        faster.iter_mut().for_each(|step| step.times = 0);
     }
 
     fn compute(&mut self, id: ComputeSetId, times: u64) {

@@ -14,6 +14,7 @@ mod window;
 
 pub use host::{Output, Outputs};
 
+use crate::errors;
 use exchange::Planned;
 use pando_base::{Result, Tensor};
 use pando_tile::validate::validate;
@@ -64,6 +65,9 @@ pub fn run(
     Ok(runner.outputs)
 }
 
+/// Loops that run more often than any tile program may count are taken to be endless.
+const MAX_TRIPS: u64 = 1 << 32;
+
 struct Runner<'a> {
     program: &'a Program,
     inputs: &'a dyn Fn(VarId) -> Option<Tensor>,
@@ -83,7 +87,43 @@ impl Runner<'_> {
             Step::HostIn(var) => self.host_in(*var),
             Step::HostOut(var) => self.host_out(*var),
             Step::Repeat { count, body } => (0..*count).try_for_each(|_| self.steps(body)),
+            Step::If { flags, then_body, else_body } => {
+                let taken = if self.flag(flags)? { then_body } else { else_body };
+                self.steps(taken)
+            }
+            Step::While { cond, flags, body, .. } => self.while_loop(cond, flags, body),
         })
+    }
+
+    fn while_loop(&mut self, cond: &[Step], flags: &[VarId], body: &[Step]) -> Result<()> {
+        for _ in 0..MAX_TRIPS {
+            self.steps(cond)?;
+            if !self.flag(flags)? {
+                return Ok(());
+            }
+            self.steps(body)?;
+        }
+        Err(errors::endless_loop(&self.program.vars[flags[0]]))
+    }
+
+    /// What all tiles find in their copy of a flag.
+    fn flag(&self, flags: &[VarId]) -> Result<bool> {
+        let mut values = Vec::new();
+        for &id in flags {
+            let var = &self.program.vars[id];
+            for coordinates in var.home.grid.coordinates() {
+                let tile = var.home.grid.tile(&coordinates);
+                let piece = &self.tiles[tile as usize][&id];
+                if !piece.is_block_written(&piece.block) {
+                    return Err(errors::unwritten("a branch", var, tile));
+                }
+                values.push(piece.data.bytes()[0] != 0);
+            }
+        }
+        match values.iter().all(|&value| value == values[0]) {
+            true => Ok(values[0]),
+            false => Err(errors::tiles_disagree(&self.program.vars[flags[0]])),
+        }
     }
 
     fn compute(&mut self, id: ComputeSetId) -> Result<()> {

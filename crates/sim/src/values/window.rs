@@ -1,7 +1,7 @@
-//! Whether a convolution's input block holds all that its output block needs. Types and sizes say nothing
+//! Whether the input block of a convolution or a sliding window holds all that its output block needs. Types and sizes say nothing
 //! about where blocks lie, so no earlier check sees this, and the kernel takes it for granted.
 
-use pando_tile::kernel::ConvAttrs;
+use pando_tile::kernel::{ConvAttrs, missing_window_input};
 use pando_tile::{Arg, Kernel};
 
 /// True for all other kernels.
@@ -10,6 +10,9 @@ pub fn holds_windows(kernel: &Kernel, args: &[Arg]) -> bool {
         (Kernel::Conv(attrs), [input, weights, out]) => {
             (0..attrs.strides.len()).all(|dim| holds_window(attrs, dim, input, weights, out))
                 && holds_channels(attrs, input, weights, out)
+        }
+        (Kernel::ReduceWindow { attrs, .. }, [input, out]) => {
+            missing_window_input(attrs, input, out).is_none()
         }
         _ => true,
     }

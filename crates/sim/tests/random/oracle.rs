@@ -75,14 +75,32 @@ impl<'a> Oracle<'a> {
     /// Runs steps of which the first is at a point of the program.
     fn steps(&mut self, steps: &[Step], mut point: u32) {
         for step in steps {
-            if let Step::Repeat { count, body } = step {
-                (0..*count).for_each(|_| self.steps(body, point));
-            } else {
-                self.forget(point);
-                self.step(step);
+            match step {
+                Step::Repeat { count, body } => (0..*count).for_each(|_| self.steps(body, point)),
+                Step::If { flags, then_body, else_body } => match self.flag(flags) {
+                    true => self.steps(then_body, point),
+                    false => self.steps(else_body, point + count_points(then_body)),
+                },
+                Step::While { cond, flags, body, .. } => loop {
+                    self.steps(cond, point);
+                    if !self.flag(flags) {
+                        break;
+                    }
+                    self.steps(body, point + count_points(cond));
+                },
+                _ => {
+                    self.forget(point);
+                    self.step(step);
+                }
             }
             point += points_of(step);
         }
+    }
+
+    fn flag(&mut self, flags: &[VarId]) -> bool {
+        let whole = &self.vars[flags[0].index()];
+        self.unwritten |= !whole.written[0];
+        whole.data.bytes()[0] != 0
     }
 
     fn forget(&mut self, point: u32) {
@@ -98,7 +116,9 @@ impl<'a> Oracle<'a> {
     fn step(&mut self, step: &Step) {
         let mut after = self.vars.clone();
         match step {
-            Step::Repeat { .. } => unreachable!("loops were taken apart"),
+            Step::Repeat { .. } | Step::If { .. } | Step::While { .. } => {
+                unreachable!("loops and branches were taken apart")
+            }
             Step::HostIn(var) => {
                 let count = after[var.index()].written.len();
                 after[var.index()] = Whole { data: given(self.program, *var), written: vec![true; count] };
@@ -163,10 +183,12 @@ impl<'a> Oracle<'a> {
 }
 
 fn points_of(step: &Step) -> u32 {
-    match step {
-        Step::Repeat { body, .. } => body.iter().map(points_of).sum(),
-        _ => 1,
-    }
+    let bodies = step.bodies();
+    if bodies.is_empty() { 1 } else { bodies.iter().map(|(body, _)| count_points(body)).sum() }
+}
+
+fn count_points(steps: &[Step]) -> u32 {
+    steps.iter().map(points_of).sum()
 }
 
 /// Row-major positions of the source and destination elements of a copy.

@@ -8,7 +8,7 @@ use pando_sim::{Output, Outputs, RunOptions};
 use pando_tile::check::check;
 use pando_tile::liveness::liveness;
 use pando_tile::memory::{fixed_memory, var_bytes};
-use pando_tile::traffic::port_use;
+use pando_tile::traffic::{Traffic, port_use};
 use pando_tile::{Program, TileSums, VarId, expand, parse, print, validate};
 use std::collections::BTreeMap;
 
@@ -125,7 +125,9 @@ fn expanded_memory_agrees(program: &Program, explicit: &Program, machine: &Machi
         sums.pieces()
     };
     require(vars(program) == vars(explicit), || "expanded variables take other bytes".into())?;
-    let (a, b) = (fixed_memory(program, &machine.chip), fixed_memory(explicit, &machine.chip));
+    let fixed =
+        |program: &Program| fixed_memory(program, &machine.chip, &Traffic::new(program, &machine.chip));
+    let (a, b) = (fixed(program), fixed(explicit));
     let same = |a: &TileSums, b: &TileSums| a.pieces() == b.pieces();
     require(same(&a.code, &b.code), || "expanded code takes other bytes".into())?;
     require(same(&a.vertex_state, &b.vertex_state), || "expanded vertices take other bytes".into())?;

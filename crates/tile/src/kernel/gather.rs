@@ -59,7 +59,7 @@ pub(super) fn run(axis: u8, size: u64, args: &mut [Arg]) {
     }
 }
 
-fn read_indices(indices: &Tensor) -> Vec<i128> {
+pub(super) fn read_indices(indices: &Tensor) -> Vec<i128> {
     with_int!(indices.dtype(), T => values::slice::<T>(indices).iter().map(|&index| index.into()).collect())
 }
 

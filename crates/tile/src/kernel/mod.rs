@@ -7,12 +7,15 @@
 //! and the chip's data.
 
 use crate::block::Block;
+use pando_base::random::Distribution;
 use pando_base::{BinaryFn, CompareFn, DType, ReduceFn, Tensor, UnaryFn};
 use pando_machine::Chip;
 use smallvec::SmallVec;
 
 mod amp;
 mod arg;
+mod codelet;
+mod combine;
 mod conv;
 mod cost;
 mod dot;
@@ -20,11 +23,18 @@ mod elementwise;
 mod gather;
 mod matmul;
 mod movement;
+mod random;
 mod reduce;
+mod scan;
+mod scatter;
+mod sort;
 mod values;
+mod window;
 
 use arg::same_but_ones;
 pub use arg::{Access, Arg, OperandType, VertexCost};
+pub use codelet::Codelet;
+pub use window::missing as missing_window_input;
 
 /// Dimension lists of kernels.
 pub type Dims = SmallVec<[u8; 4]>;
@@ -34,7 +44,7 @@ pub type Dims = SmallVec<[u8; 4]>;
 pub enum Kernel {
     /// `out`: the value everywhere.
     Fill { value: f64 },
-    /// `in, out`: the same elements; of equal shape and type.
+    /// `in, out`: the same bits; of equal shape, types of one size.
     Copy,
     /// `in, out`.
     Unary(UnaryFn),
@@ -69,6 +79,60 @@ pub enum Kernel {
     Gather { axis: u8, size: u64 },
     /// `out`: each element's index along the axis.
     Iota { axis: u8 },
+    /// `inputs…, outputs…`: arithmetic of neighbouring elements, written by hand.
+    Codelet(Box<Codelet>),
+    /// `seed (u32[2]), out`: elements that depend on the seed and their index in the variable only.
+    Random { distribution: Distribution },
+    /// `in, out`: combines what lies under a window at each element of `out`. Blocks are placed as those of a
+    /// convolution are; what lies outside the input's *variable* is neutral.
+    ReduceWindow { func: ReduceFn, attrs: WindowAttrs },
+    /// `[start,] in, out`: running combination along an axis.
+    Scan(ScanAttrs),
+    /// `[data,] indices, updates, out`: rows of `updates` go to the rows that `indices` say.
+    Scatter(ScatterAttrs),
+    /// `keys, out [, order (i32)]`: sorts lines along the axis; equal keys keep their order.
+    Sort { axis: u8, descending: bool, ordered: bool },
+    /// `own, other, out`: of two sorted blocks merged along the last dimension, the half that belongs to the
+    /// tile's place along `side`. With orders `own, order, other, order, out, order, picks`.
+    Merge { side: u8, descending: bool, ordered: bool },
+    /// `own, other, picks (i32), out`: elements of both as a merge picked them.
+    Pick,
+    /// `data, indices (i32), out`: for each element of `out` the element of `data` whose index along the axis
+    /// is given.
+    Take { axis: u8 },
+}
+
+/// Attributes of a sliding window, one entry per dimension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WindowAttrs {
+    pub window: SmallVec<[u64; 4]>,
+    pub strides: SmallVec<[u64; 4]>,
+    /// Neutral elements before the first input element; negative skips elements.
+    pub padding_low: SmallVec<[i64; 4]>,
+    pub dilation: SmallVec<[u64; 4]>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanAttrs {
+    pub func: ReduceFn,
+    pub axis: u8,
+    /// Of the elements before.
+    pub exclusive: bool,
+    /// From the end.
+    pub reverse: bool,
+    /// Whether an operand holds what came before the block.
+    pub start: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScatterAttrs {
+    /// Nothing: the last update stays.
+    pub combine: Option<ReduceFn>,
+    pub axis: u8,
+    /// Rows of the whole output; indices are clamped to them.
+    pub size: u64,
+    /// Whether an operand holds what the output begins as.
+    pub onto: bool,
 }
 
 /// Attributes of a convolution, one entry per spatial dimension.
@@ -101,6 +165,16 @@ impl Kernel {
             Kernel::Conv(_) => "conv".into(),
             Kernel::Gather { .. } => "gather".into(),
             Kernel::Iota { .. } => "iota".into(),
+            Kernel::Codelet(_) => "codelet".into(),
+            Kernel::Random { distribution } => format!("random.{distribution}"),
+            Kernel::ReduceWindow { func, .. } => format!("reduce_window.{func}"),
+            Kernel::Scan(attrs) => format!("scan.{}", attrs.func),
+            Kernel::Scatter(ScatterAttrs { combine: Some(func), .. }) => format!("scatter.{func}"),
+            Kernel::Scatter(_) => "scatter".into(),
+            Kernel::Sort { .. } => "sort".into(),
+            Kernel::Merge { .. } => "merge".into(),
+            Kernel::Pick => "pick".into(),
+            Kernel::Take { .. } => "take".into(),
         }
     }
 
@@ -114,14 +188,41 @@ impl Kernel {
             | Kernel::Cast
             | Kernel::Broadcast { .. }
             | Kernel::Transpose { .. }
-            | Kernel::Reduce { .. } => &[In, Out],
+            | Kernel::Reduce { .. }
+            | Kernel::Random { .. }
+            | Kernel::ReduceWindow { .. } => &[In, Out],
+            Kernel::Scan(attrs) => {
+                if attrs.start {
+                    &[In, In, Out]
+                } else {
+                    &[In, Out]
+                }
+            }
+            Kernel::Scatter(attrs) => {
+                if attrs.onto {
+                    &[In, In, In, Out]
+                } else {
+                    &[In, In, Out]
+                }
+            }
+            Kernel::Sort { ordered, .. } => {
+                if *ordered {
+                    &[In, Out, Out]
+                } else {
+                    &[In, Out]
+                }
+            }
+            Kernel::Merge { ordered: true, .. } => &[In, In, In, In, Out, Out, Out],
             Kernel::Binary(_)
             | Kernel::Compare(_)
             | Kernel::MatMul { .. }
             | Kernel::RowDot
             | Kernel::Conv(_)
+            | Kernel::Merge { .. }
+            | Kernel::Take { .. }
             | Kernel::Gather { .. } => &[In, In, Out],
-            Kernel::Select => &[In, In, In, Out],
+            Kernel::Select | Kernel::Pick => &[In, In, In, Out],
+            Kernel::Codelet(codelet) => codelet.signature(),
         }
     }
 
@@ -149,6 +250,15 @@ impl Kernel {
             Kernel::Conv(attrs) => conv::check(attrs, operands),
             Kernel::Gather { axis, size } => gather::check(*axis, *size, operands),
             Kernel::Iota { axis } => movement::check_iota(*axis, operands),
+            Kernel::Codelet(codelet) => codelet::check(codelet, operands),
+            Kernel::Random { distribution } => random::check(*distribution, operands),
+            Kernel::ReduceWindow { func, attrs } => window::check(*func, attrs, operands),
+            Kernel::Scan(attrs) => scan::check(attrs, operands),
+            Kernel::Scatter(attrs) => scatter::check(attrs, operands),
+            Kernel::Sort { axis, .. } => sort::check_sort(*axis, operands),
+            Kernel::Merge { side, ordered, .. } => sort::check_merge(*side, *ordered, operands),
+            Kernel::Pick => sort::check_pick(operands),
+            Kernel::Take { axis } => sort::check_take(*axis, operands),
         }
     }
 
@@ -170,6 +280,17 @@ impl Kernel {
             Kernel::Conv(attrs) => conv::run(attrs, args),
             Kernel::Gather { axis, size } => gather::run(*axis, *size, args),
             Kernel::Iota { axis } => movement::run_iota(*axis, args),
+            Kernel::Codelet(codelet) => codelet::run(codelet, args),
+            Kernel::Random { distribution } => random::run(*distribution, args),
+            Kernel::ReduceWindow { func, attrs } => window::run(*func, attrs, args),
+            Kernel::Scan(attrs) => scan::run(attrs, args),
+            Kernel::Scatter(attrs) => scatter::run(attrs, args),
+            Kernel::Sort { axis, descending, .. } => sort::run_sort(*axis, *descending, args),
+            Kernel::Merge { side, descending, ordered } => {
+                sort::run_merge(*side, *descending, *ordered, args)
+            }
+            Kernel::Pick => sort::run_pick(args),
+            Kernel::Take { axis } => sort::run_take(*axis, args),
         }
     }
 
@@ -193,6 +314,14 @@ impl Kernel {
             Kernel::RowDot => dot::cycles(operands, chip),
             Kernel::Conv(attrs) => conv::cycles(attrs, operands, chip),
             Kernel::Gather { axis, .. } => gather::cycles(*axis, operands, chip),
+            Kernel::Codelet(codelet) => codelet::cycles(codelet, operands, chip),
+            Kernel::Random { .. } => random::cycles(operands, chip),
+            Kernel::ReduceWindow { attrs, .. } => window::cycles(attrs, operands, chip),
+            Kernel::Scan(attrs) => scan::cycles(attrs, operands, chip),
+            Kernel::Scatter(attrs) => scatter::cycles(attrs, operands, chip),
+            Kernel::Sort { axis, .. } => sort::sort_cycles(*axis, operands, chip),
+            Kernel::Merge { ordered, .. } => sort::merge_cycles(*ordered, operands, chip),
+            Kernel::Pick | Kernel::Take { .. } => sort::pick_cycles(operands, chip),
         }
     }
 
@@ -207,6 +336,10 @@ impl Kernel {
             Kernel::MatMul { batch, contract, .. } => matmul::flops(batch, contract, operands),
             Kernel::RowDot => operands[0].num_elements().saturating_mul(2),
             Kernel::Conv(_) => conv::flops(operands),
+            Kernel::Codelet(codelet) => codelet.flops(operands),
+            Kernel::ReduceWindow { attrs, .. } => window::flops(attrs, operands),
+            Kernel::Scan(_) => operands[operands.len() - 1].num_elements(),
+            Kernel::Scatter(attrs) if attrs.combine.is_some() => operands[operands.len() - 2].num_elements(),
             _ => 0,
         }
     }
@@ -218,7 +351,13 @@ impl Kernel {
     pub fn code_bytes(&self) -> u64 {
         match self {
             Kernel::MatMul { .. } | Kernel::Conv(_) => 1536,
-            Kernel::Reduce { .. } | Kernel::Gather { .. } | Kernel::Transpose { .. } => 640,
+            Kernel::Reduce { .. }
+            | Kernel::ReduceWindow { .. }
+            | Kernel::Gather { .. }
+            | Kernel::Scatter(_)
+            | Kernel::Sort { .. }
+            | Kernel::Merge { .. }
+            | Kernel::Transpose { .. } => 640,
             Kernel::Broadcast { .. } | Kernel::Cast | Kernel::Select => 384,
             _ => 256,
         }

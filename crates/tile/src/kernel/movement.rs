@@ -11,10 +11,10 @@ use pando_machine::Chip;
 
 pub(super) fn check_copy(operands: &[OperandType]) -> Result<(), String> {
     let [input, out] = [operands[0], operands[1]];
-    if (input.dtype, input.lens) == (out.dtype, out.lens) {
+    if (input.dtype.size_bytes(), input.lens) == (out.dtype.size_bytes(), out.lens) {
         return Ok(());
     }
-    Err(format!("copies {input} to {out}; both need one type and shape"))
+    Err(format!("copies {input} to {out}; both need one shape and types of one size"))
 }
 
 pub(super) fn check_broadcast(dims: &[u8], operands: &[OperandType]) -> Result<(), String> {

@@ -1,7 +1,8 @@
 //! Kernel names and attributes in text: `reduce.sum{axes=[1]}`.
 
-use crate::kernel::{ConvAttrs, Dims, Kernel};
+use crate::kernel::{Codelet, ConvAttrs, Dims, Kernel, ScanAttrs, ScatterAttrs, WindowAttrs};
 use pando_base::lexer::Cursor;
+use pando_base::random::Distribution;
 use pando_base::{BinaryFn, CompareFn, DType, Error, ReduceFn, Result, UnaryFn};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -22,7 +23,31 @@ pub fn print_attributes(kernel: &Kernel) -> String {
         }
         Kernel::Conv(attrs) => print_conv(attrs),
         Kernel::Gather { axis, size } => format!("axis={axis} size={size}"),
-        Kernel::Iota { axis } => format!("axis={axis}"),
+        Kernel::Codelet(codelet) => codelet.attributes(),
+        Kernel::Iota { axis } | Kernel::Take { axis } => format!("axis={axis}"),
+        Kernel::ReduceWindow { attrs, .. } => format!(
+            "window={} strides={} padding={} dilation={}",
+            list(&attrs.window),
+            list(&attrs.strides),
+            list(&attrs.padding_low),
+            list(&attrs.dilation)
+        ),
+        Kernel::Scan(attrs) => format!(
+            "axis={} exclusive={} reverse={} start={}",
+            attrs.axis,
+            u8::from(attrs.exclusive),
+            u8::from(attrs.reverse),
+            u8::from(attrs.start)
+        ),
+        Kernel::Scatter(attrs) => {
+            format!("axis={} size={} onto={}", attrs.axis, attrs.size, u8::from(attrs.onto))
+        }
+        Kernel::Sort { axis, descending, ordered } => {
+            format!("axis={axis} descending={} ordered={}", u8::from(*descending), u8::from(*ordered))
+        }
+        Kernel::Merge { side, descending, ordered } => {
+            format!("side={side} descending={} ordered={}", u8::from(*descending), u8::from(*ordered))
+        }
         _ => return String::new(),
     };
     format!("{{{text}}}")
@@ -56,6 +81,7 @@ enum Value {
     Ints(Vec<i128>),
     Pairs(Pairs),
     Type(DType),
+    Text(String),
 }
 
 struct Attributes {
@@ -98,6 +124,7 @@ fn parse_value(cursor: &mut Cursor) -> Result<Value> {
         TokenKind::Int(_) => cursor.int("a number").map(Value::Int),
         TokenKind::Ident(word) if word != "inf" && word != "nan" => cursor.dtype().map(Value::Type),
         TokenKind::Punct("[") => parse_list(cursor),
+        TokenKind::Str(_) => cursor.string("a text").map(Value::Text),
         _ => cursor.float("an attribute's value").map(Value::Number),
     }
 }
@@ -135,12 +162,43 @@ impl Attributes {
             "unary" => UnaryFn::from_name(func).map(Kernel::Unary),
             "binary" => BinaryFn::from_name(func).map(Kernel::Binary),
             "compare" => CompareFn::from_name(func).map(Kernel::Compare),
-            "reduce" => match ReduceFn::from_name(func) {
-                Some(func) => Some(Kernel::Reduce { func, axes: self.dims("axes")? }),
-                None => None,
-            },
+            "random" => Distribution::from_name(func).map(|distribution| Kernel::Random { distribution }),
+            "reduce" | "reduce_window" | "scan" | "scatter" if !func.is_empty() => {
+                match ReduceFn::from_name(func) {
+                    Some(func) => Some(self.combining_kernel(family, func)?),
+                    None => None,
+                }
+            }
             _ => self.plain_kernel(name)?,
         })
+    }
+
+    fn combining_kernel(&mut self, family: &str, func: ReduceFn) -> Result<Kernel> {
+        Ok(match family {
+            "reduce" => Kernel::Reduce { func, axes: self.dims("axes")? },
+            "reduce_window" => Kernel::ReduceWindow {
+                func,
+                attrs: WindowAttrs {
+                    window: self.ints("window")?,
+                    strides: self.ints("strides")?,
+                    padding_low: self.ints("padding")?,
+                    dilation: self.ints("dilation")?,
+                },
+            },
+            "scan" => Kernel::Scan(ScanAttrs {
+                func,
+                axis: self.int("axis")?,
+                exclusive: self.flag("exclusive")?,
+                reverse: self.flag("reverse")?,
+                start: self.flag("start")?,
+            }),
+            _ => Kernel::Scatter(self.scatter(Some(func))?),
+        })
+    }
+
+    fn scatter(&mut self, combine: Option<ReduceFn>) -> Result<ScatterAttrs> {
+        let (axis, size, onto) = (self.int("axis")?, self.int("size")?, self.flag("onto")?);
+        Ok(ScatterAttrs { combine, axis, size, onto })
     }
 
     fn plain_kernel(&mut self, name: &str) -> Result<Option<Kernel>> {
@@ -166,6 +224,20 @@ impl Attributes {
             }),
             "gather" => Kernel::Gather { axis: self.int("axis")?, size: self.int("size")? },
             "iota" => Kernel::Iota { axis: self.int("axis")? },
+            "codelet" => Kernel::Codelet(Box::new(self.codelet()?)),
+            "scatter" => Kernel::Scatter(self.scatter(None)?),
+            "sort" => Kernel::Sort {
+                axis: self.int("axis")?,
+                descending: self.flag("descending")?,
+                ordered: self.flag("ordered")?,
+            },
+            "merge" => Kernel::Merge {
+                side: self.int("side")?,
+                descending: self.flag("descending")?,
+                ordered: self.flag("ordered")?,
+            },
+            "pick" => Kernel::Pick,
+            "take" => Kernel::Take { axis: self.int("axis")? },
             _ => return Ok(None),
         }))
     }
@@ -190,6 +262,14 @@ impl Attributes {
         match self.take(name)? {
             Value::Int(value) => T::try_from(value).map_err(|_| self.wrong(name, "in range")),
             _ => Err(self.wrong(name, "an integer")),
+        }
+    }
+
+    fn flag(&mut self, name: &str) -> Result<bool> {
+        match self.int::<u8>(name)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(self.wrong(name, "0 or 1")),
         }
     }
 
@@ -220,6 +300,14 @@ impl Attributes {
             Value::Ints(values) if values.is_empty() => Ok(Pairs::new()),
             _ => Err(self.wrong(name, "a list of pairs such as [1:0]")),
         }
+    }
+
+    fn codelet(&mut self) -> Result<Codelet> {
+        let Value::Text(code) = self.take("code")? else {
+            return Err(self.wrong("code", "a text such as \"i0 + i1\""));
+        };
+        let (width, issue, turn) = (self.int("width")?, self.int("issue")?, self.int("loop")?);
+        Codelet::parse(&code, width, issue, turn).map_err(|message| self.error(format!("code: {message}")))
     }
 
     fn dtype(&mut self, name: &str) -> Result<DType> {

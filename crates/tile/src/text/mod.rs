@@ -17,7 +17,8 @@
 //!
 //! A grid is `on BASE EXTENT*STRIDE …`; a span is `BEGIN..END` or `aAXIS:TOTAL[/GRAIN][*MUL(LO,HI)]`.
 //! Exchanges hold `copy %dst <- %src`, `copy %dst[0..4, 0..8] <- %src[d1, d0*2+3]` or
-//! `copy flat %dst[0..32] <- %src[8..40]`; several destinations are separated by commas.
+//! `copy flat %dst[0..32] <- %src[8..40]`; several destinations are separated by commas. Steps may stand in
+//! `repeat COUNT { … }`, `if %flag { … } else { … }` and `while %flag trips COUNT { … } do { … }`.
 
 mod kernels;
 mod parser;

@@ -4,8 +4,8 @@ use super::kernels::parse_kernel;
 use crate::block::Block;
 use crate::grid::{Axis, Grid};
 use crate::program::{
-    ComputeSet, ComputeSetId, Copy, CopyMap, Exchange, ExchangeId, Group, Init, Layout, Operand, Program,
-    Region, Role, SrcIndex, Step, Var, VarId,
+    ComputeSet, ComputeSetId, Copy, CopyMap, Exchange, ExchangeId, Flags, Group, Init, Layout, Operand,
+    Program, Region, Role, SrcIndex, Step, Var, VarId,
 };
 use crate::span::{Part, Span};
 use crate::validate::validate;
@@ -267,7 +267,8 @@ impl Parser {
     }
 
     fn step(&mut self, depth: usize) -> Result<Step> {
-        let error = self.cursor.error("expected a step: compute, exchange, host.in, host.out or repeat");
+        let error =
+            self.cursor.error("expected a step: compute, exchange, host.in, host.out, repeat, if or while");
         let word = self.cursor.ident("a step")?;
         match word.as_str() {
             "compute" => self.reference("cs", self.program.compute_sets.len()).map(Step::Compute),
@@ -278,8 +279,35 @@ impl Parser {
                 let count = self.cursor.int_as("the number of repetitions")?;
                 Ok(Step::Repeat { count, body: self.steps(depth + 1)? })
             }
+            "if" => {
+                let flags = self.flags()?;
+                let then_body = self.steps(depth + 1)?;
+                self.keyword("else")?;
+                Ok(Step::If { flags, then_body, else_body: self.steps(depth + 1)? })
+            }
+            "while" => {
+                let flags = self.flags()?;
+                self.keyword("trips")?;
+                let trips = self.cursor.int_as("how often the body is counted to run")?;
+                let cond = self.steps(depth + 1)?;
+                self.keyword("do")?;
+                Ok(Step::While { cond, flags, body: self.steps(depth + 1)?, trips })
+            }
             _ => Err(error),
         }
+    }
+
+    fn flags(&mut self) -> Result<Flags> {
+        let mut flags = Flags::from_elem(self.var_ref()?, 1);
+        while self.cursor.eat(",") {
+            flags.push(self.var_ref()?);
+        }
+        Ok(flags)
+    }
+
+    fn keyword(&mut self, word: &str) -> Result<()> {
+        let error = self.cursor.error(format!("expected '{word}'"));
+        if self.cursor.ident(word)? == word { Ok(()) } else { Err(error) }
     }
 
     fn reference<I: Id>(&mut self, prefix: &str, len: usize) -> Result<I> {

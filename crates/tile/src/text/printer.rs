@@ -110,6 +110,11 @@ fn print_index(index: &SrcIndex) -> String {
     }
 }
 
+fn names(program: &Program, vars: &[VarId]) -> String {
+    let names: Vec<String> = vars.iter().map(|&var| format!("%{}", program.vars[var].name)).collect();
+    names.join(", ")
+}
+
 fn print_steps(program: &Program, steps: &[Step], depth: usize, out: &mut String) {
     let indent = "  ".repeat(depth);
     for step in steps {
@@ -120,6 +125,21 @@ fn print_steps(program: &Program, steps: &[Step], depth: usize, out: &mut String
             Step::HostOut(var) => writeln!(out, "{indent}host.out %{}", program.vars[*var].name),
             Step::Repeat { count, body } => {
                 writeln!(out, "{indent}repeat {count} {{").expect("writing to a string");
+                print_steps(program, body, depth + 1, out);
+                writeln!(out, "{indent}}}")
+            }
+            Step::If { flags, then_body, else_body } => {
+                writeln!(out, "{indent}if {} {{", names(program, flags)).expect("writing to a string");
+                print_steps(program, then_body, depth + 1, out);
+                writeln!(out, "{indent}}} else {{").expect("writing to a string");
+                print_steps(program, else_body, depth + 1, out);
+                writeln!(out, "{indent}}}")
+            }
+            Step::While { cond, flags, body, trips } => {
+                let flags = names(program, flags);
+                writeln!(out, "{indent}while {flags} trips {trips} {{").expect("writing to a string");
+                print_steps(program, cond, depth + 1, out);
+                writeln!(out, "{indent}}} do {{").expect("writing to a string");
                 print_steps(program, body, depth + 1, out);
                 writeln!(out, "{indent}}}")
             }

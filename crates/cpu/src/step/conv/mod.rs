@@ -8,18 +8,22 @@
 
 #![allow(unsafe_code)]
 
+pub mod finish;
 pub mod pack;
 pub mod pool;
+pub mod shuffle;
 pub mod stage;
+pub mod winograd;
 
 use super::Step;
 use super::program::Program;
 use crate::exec::{Line, Memory, Run};
-use crate::kernel::conv::{Finish, Tap, Tile, TileLoop, Tiles};
+use crate::kernel::conv::{Tap, Tile, TileLoop, Tiles};
+use crate::kernel::finish::Finish;
 use crate::kernel::gemm::split_rows;
 use crate::kernel::lanes::LANES;
+use finish::FinishSpec;
 use pack::Piece;
-use smallvec::SmallVec;
 use stage::Stage;
 use std::cell::RefCell;
 
@@ -31,22 +35,6 @@ pub enum Input {
     Plain,
     /// Blocks, each output channel of its own input channel.
     Depthwise,
-}
-
-/// Which operands of the step the [`Finish`] reads: the first is number 2.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct FinishSpec {
-    pub scale: Option<usize>,
-    pub shift: Option<usize>,
-    pub residual: Option<usize>,
-    pub low: Option<f32>,
-    pub high: Option<f32>,
-}
-
-impl FinishSpec {
-    pub fn operands(&self) -> usize {
-        [self.scale, self.shift, self.residual].into_iter().flatten().count()
-    }
 }
 
 pub struct Conv {
@@ -62,6 +50,8 @@ pub struct Conv {
     /// Of each group.
     pub taps: Vec<Vec<Tap>>,
     pub tiles: &'static Tiles,
+    /// Of the sums as the convolution is defined.
+    pub multiply_adds: u64,
     pub finish: FinishSpec,
     /// Its first input is the result, which it overwrites; the others follow the finish's operands.
     pub epilogue: Option<Program>,
@@ -249,34 +239,19 @@ impl Task<'_> {
     }
 
     fn finish(&self, piece: &Piece, at: usize) -> Finish {
-        let spec = &self.conv.finish;
-        let operand = |index: Option<usize>, offset: usize| match index {
-            Some(index) => {
-                self.memory.address(&self.step.inputs[index]).cast::<f32>().cast_const().wrapping_add(offset)
-            }
-            None => std::ptr::null(),
-        };
-        Finish {
-            scale: operand(spec.scale, piece.block * LANES),
-            shift: operand(spec.shift, piece.block * LANES),
-            residual: operand(spec.residual, at),
-            low: spec.low,
-            high: spec.high,
-        }
+        self.conv.finish.finish(self.step, self.memory, self.image, piece.block, at)
     }
 
     /// What follows for pixels `begin..end` of the blocks from `block` pixels on.
     fn epilogue(&self, piece: &Piece, block: usize, begin: usize, end: usize) {
-        let Some(program) = &self.conv.epilogue else { return };
-        let output = self.memory.address(&self.step.outputs[0]);
-        let mut inputs: SmallVec<[*const u8; 8]> = SmallVec::from_elem(output.cast_const(), 1);
-        let own = 2 + self.conv.finish.operands();
-        inputs.extend(self.step.inputs[own..].iter().map(|view| self.memory.address(view).cast_const()));
+        if self.conv.epilogue.is_none() && self.conv.finish.activation.is_none() {
+            return;
+        }
         for index in 0..piece.blocks {
-            let at = (block + index * self.conv.rows * self.conv.columns + begin) * LANES;
-            // SAFETY: the program was made for these inputs; positions are this task's alone, and the first
-            // input is the output itself, of four bytes an element.
-            unsafe { program.run(&inputs, output, at, (end - begin) * LANES) };
+            let block = block + index * self.conv.rows * self.conv.columns;
+            let positions = (block + begin) * LANES..(block + end) * LANES;
+            let (program, first) = (self.conv.epilogue.as_ref(), 2 + self.conv.finish.operands());
+            self.conv.finish.run_after(program, self.step, self.memory, positions, first);
         }
     }
 }

@@ -50,12 +50,13 @@ pub fn generate(bytes: &[u8]) -> Program {
 impl Generator {
     fn step(&mut self) {
         self.steps += 1;
-        match self.source.below(12) {
+        match self.source.below(13) {
             0 => self.input(),
             1 => self.constant(),
             2 => self.matmul(),
             10 => self.conv(),
             11 => self.rowdots(),
+            12 => self.stencil(),
             3 if self.bodies.len() <= MAX_DEPTH => self.repeat(),
             4..=6 => self.exchange(),
             _ => self.compute(),

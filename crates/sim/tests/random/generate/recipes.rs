@@ -4,7 +4,7 @@ use super::Generator;
 use super::computes::Use;
 use super::layouts::Kind;
 use pando_base::DType;
-use pando_tile::kernel::ConvAttrs;
+use pando_tile::kernel::{Codelet, ConvAttrs};
 use pando_tile::{
     Axis, Copy, CopyMap, Grid, Group, Init, Kernel, Layout, Operand, Part, Region, Role, Span, Step, VarId,
 };
@@ -84,6 +84,27 @@ impl Generator {
         self.readable.extend([spread, out]);
     }
 
+    /// A hand-written vertex that reads its neighbours' elements.
+    pub fn stencil(&mut self) {
+        let dtype = *self.source.pick(&[DType::F32, DType::F16]);
+        let shape = [5, 9].map(|most| self.source.within(1, most));
+        let input = self.input_of(dtype, &shape);
+        let out_home = self.layout(&shape, Kind::Copies);
+        let windows = shape.iter().zip(&out_home.region).map(|(&size, span)| neighbours(*span, size));
+        let around = self.spread(input, &out_home, windows.collect());
+        self.push_exchange(vec![self.identity(input, around)]);
+        let out = self.var(dtype, &shape, out_home.clone(), Role::Temp);
+        let code = "0.5 * (i0[-1,0] - i0[1,1]) + i0 / 3";
+        let codelet = Codelet::parse(code, self.source.within(1, 2), self.source.within(1, 2), 2);
+        let kernel = Kernel::Codelet(Box::new(codelet.expect("valid code")));
+        let labels = vec![Some(0), Some(1)];
+        let uses =
+            vec![Use { labels: labels.clone(), ..self.whole(around) }, Use { labels, ..self.whole(out) }];
+        let groups = self.groups(kernel, out_home.grid, uses);
+        self.push_compute(groups);
+        self.readable.extend([around, out]);
+    }
+
     /// Dot products of rows by single workers, several groups on overlapping tiles, rows cut unevenly: what
     /// the dealing of vertices to workers depends on.
     pub fn rowdots(&mut self) {
@@ -137,6 +158,16 @@ impl Generator {
         // What the input and its padding on both sides have room for, but at least one output.
         let output = (input + 2 * padding).saturating_sub(reach) / stride + 1;
         Spatial { input, kernel, stride, dilation, padding, output }
+    }
+}
+
+/// A span with the indices next to it.
+fn neighbours(span: Span, size: u64) -> Span {
+    match span {
+        Span::Part(part) => Span::Part(Part { mul: 1, lo: -1, hi: 2, ..part }),
+        Span::Fixed { begin, end } => {
+            Span::Fixed { begin: begin.saturating_sub(1), end: (end + 1).min(size) }
+        }
     }
 }
 

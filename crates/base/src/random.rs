@@ -1,7 +1,38 @@
 //! Counter-based random numbers: element `i` is a pure function of the seed and `i`, so neither order
-//! nor threads matter. Every implementation of [`crate::Op::Random`] computes these numbers.
+//! nor threads matter. Every engine that draws random elements computes these numbers.
 
-use pando_base::{DType, F8Format};
+use crate::{DType, F8Format};
+use std::fmt;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Distribution {
+    /// `[0, 1)` for floats, every value equally likely for integers.
+    Uniform,
+    /// Mean 0, standard deviation 1; floats only.
+    Normal,
+}
+
+impl Distribution {
+    pub const ALL: [Distribution; 2] = [Distribution::Uniform, Distribution::Normal];
+
+    /// The spelling in the text formats.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Distribution::Uniform => "uniform",
+            Distribution::Normal => "normal",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|distribution| distribution.name() == name)
+    }
+}
+
+impl fmt::Display for Distribution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
