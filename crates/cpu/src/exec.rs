@@ -23,9 +23,12 @@ impl Line {
     pub const ZERO: Line = Line([0; 64]);
 }
 
+/// A cache line.
+const LINE: usize = 64;
+
 /// Zeroed bytes, aligned to a cache line. Pages that nobody writes take no memory.
 pub struct Bytes {
-    address: NonNull<u8>,
+    allocation: NonNull<u8>,
     layout: Layout,
 }
 
@@ -36,23 +39,24 @@ unsafe impl Sync for Bytes {}
 
 impl Bytes {
     pub fn new(bytes: usize) -> Bytes {
-        let size = bytes.next_multiple_of(64).max(64);
-        let layout = Layout::from_size_align(size, 64).expect("a plan's size has been checked");
+        // The allocator has zeroed pages for this alignment; for that of a line it would write zeros.
+        let layout = Layout::from_size_align(bytes + LINE, 16).expect("a plan's size has been checked");
         // SAFETY: the size is not zero.
-        let address = unsafe { std::alloc::alloc_zeroed(layout) };
-        let address = NonNull::new(address).unwrap_or_else(|| std::alloc::handle_alloc_error(layout));
-        Bytes { address, layout }
+        let allocation = unsafe { std::alloc::alloc_zeroed(layout) };
+        let allocation = NonNull::new(allocation).unwrap_or_else(|| std::alloc::handle_alloc_error(layout));
+        Bytes { allocation, layout }
     }
 
     pub fn as_ptr(&self) -> *mut u8 {
-        self.address.as_ptr()
+        let address = self.allocation.as_ptr();
+        address.wrapping_add(address.align_offset(LINE))
     }
 }
 
 impl Drop for Bytes {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout, and nobody else frees it.
-        unsafe { std::alloc::dealloc(self.address.as_ptr(), self.layout) };
+        unsafe { std::alloc::dealloc(self.allocation.as_ptr(), self.layout) };
     }
 }
 

@@ -93,7 +93,8 @@ fn keeps_apart(flat: &Flat, states: &[State], node: &FlatNode, images: usize) ->
         Work::BlockedConv(_) => return state(0).has_parts() && state(1).is_constant(),
         Work::Composite(Composite::Activation(_)) | Work::Shuffle { .. } => return all(),
         Work::Constant(constant) => {
-            return constant.held().is_some_and(|held| are_alike(held.bytes(), images));
+            // What is packed only is a weight, which all images share.
+            return constant.held().is_some_and(|tensor| are_alike(tensor.bytes(), images));
         }
         Work::Op(op) => op,
         _ => return false,
@@ -194,9 +195,9 @@ impl Split {
     fn part(&self, node: &FlatNode, value: ValueIndex, body: &mut Flat, parts: &mut [Option<ValueIndex>]) {
         let work = match copy(node).work {
             Work::Constant(constant) => {
-                let tensor = constant.tensor();
                 let sizes = self.fewer(&body.values[value]).sizes;
                 let shape: pando_base::Shape = sizes.iter().map(|&size| size as u64).collect();
+                let tensor = constant.tensor();
                 let mut part = pando_base::Tensor::zeros(tensor.dtype(), shape);
                 let length = part.bytes().len();
                 part.bytes_mut().copy_from_slice(&tensor.bytes()[..length]);

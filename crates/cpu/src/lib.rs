@@ -2,8 +2,9 @@
 //!
 //! [`compile`] takes a module; [`Model::run`] takes tensors. A plan is made per set of input shapes and kept:
 //! everything is flat (`flat.rs`), layout ops are views (`view.rs`), elementwise chains are one pass
-//! (`step/program.rs`), products have epilogues, memory is one arena (`plan/memory.rs`), constants are
-//! folded and packed once. Kernels (`kernel/`) exist for each level of instructions ([`Isa`]).
+//! (`step/program.rs`), products have epilogues, attention is one step (`step/attention.rs`), memory is one arena
+//! (`plan/memory.rs`), constants are folded, packed once and held once (`constants.rs`). Kernels (`kernel/`)
+//! exist for each level of instructions ([`Isa`]).
 //!
 //! Convolutions of f32 images have a layout of their own: channels in blocks of 16, the lanes of a register
 //! (`plan/layout.rs`), through chains of convolutions, pools, sums and activations, with copies only where

@@ -98,7 +98,7 @@ pub fn compile(module: &Module, options: &CompileOptions) -> Result<Model> {
 /// As [`compile`], for a module that nobody else holds: its constants are let go once they are packed.
 pub fn compile_owned(module: Module, options: &CompileOptions) -> Result<Model> {
     check_expanded_size(&module)?;
-    let mut module = if options.fuse { rebuild(&module)? } else { module };
+    let mut module = if options.fuse { rebuilt(module)? } else { module };
     let main = module.main().ok_or_else(errors::no_main)?;
     let types = module.funcs[main].param_types();
     let shapes: Option<Vec<Shape>> = types.iter().map(|ty| ty.shape()).collect();
@@ -116,6 +116,11 @@ pub fn compile_owned(module: Module, options: &CompileOptions) -> Result<Model> 
         model.planned(&shapes)?;
     }
     Ok(model)
+}
+
+/// Consumes the module: what it alone held of constants is not held on.
+fn rebuilt(module: Module) -> Result<Module> {
+    rebuild(&module)
 }
 
 impl Model {

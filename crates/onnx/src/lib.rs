@@ -8,6 +8,7 @@ mod ctx;
 pub mod elem;
 mod errors;
 mod export;
+mod file;
 mod import;
 mod ops;
 pub mod proto;
@@ -59,12 +60,12 @@ pub fn inputs(path: &Path, options: &Options) -> Result<Vec<Input>> {
 /// A file's bytes, its name for messages and its folder.
 fn read(path: &Path) -> Result<(Bytes, String, PathBuf)> {
     let name = path.display().to_string();
-    let bytes = std::fs::read(path).map_err(|error| errors::unreadable(&name, error))?;
+    let bytes = file::map(path).map_err(|error| errors::unreadable(&name, error))?;
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    Ok((bytes.into(), name, folder.into()))
+    Ok((bytes, name, folder.into()))
 }
 
 /// Translates the bytes of a file called `name`, whose external data lies in `folder`.

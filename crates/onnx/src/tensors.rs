@@ -42,7 +42,9 @@ pub fn read(proto: &TensorProto, folder: Option<&Path>) -> Result<Data> {
         let raw = external(proto, &shape, elem, folder)?;
         from_raw(&proto.name, &raw, shape, elem, dtype)?
     } else if let Some(raw) = &proto.raw_data {
-        from_raw(&proto.name, raw, shape, elem, dtype)?
+        let tensor = from_raw(&proto.name, raw, shape, elem, dtype)?;
+        crate::file::let_go(raw);
+        tensor
     } else {
         from_typed(proto, shape, elem, dtype)?
     };

@@ -42,13 +42,14 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let threads = args.threads.map_or_else(rayon::current_num_threads, |threads| threads as usize);
     let progress = Progress::new();
     progress.pass("reading the model");
-    let mut done = load(&args.model, None).and_then(|model| compute(&model, args, threads, &progress));
+    let mut done =
+        load(&args.model, None).and_then(|mut model| compute(&mut model, args, threads, &progress));
     let is_onnx = args.model.model.extension().is_some_and(|extension| extension == "onnx");
     if done.is_err() && is_onnx {
         progress.pass("reading the model for these inputs");
         // If that does not help, what was wrong at first is the user's problem, and what the inputs lack.
         done = match (done, load_for_inputs(args, threads)) {
-            (_, Ok(model)) => compute(&model, args, threads, &progress),
+            (_, Ok(mut model)) => compute(&mut model, args, threads, &progress),
             (Err(first), Err(second)) if first.message() != second.message() => {
                 let file = args.model.model.display().to_string();
                 Err(Error::in_file(
@@ -85,7 +86,7 @@ fn load_for_inputs(args: &RunArgs, threads: usize) -> Result<Model> {
     pando_onnx::load_for(path, &named, &options, Arc::new(evaluate)).map(of_imported).map(Model::Graph)
 }
 
-fn compute(model: &Model, args: &RunArgs, threads: usize, progress: &Progress) -> Result<Done> {
+fn compute(model: &mut Model, args: &RunArgs, threads: usize, progress: &Progress) -> Result<Done> {
     let file = args.model.model.display().to_string();
     progress.pass("compiling");
     // A system's own problems are not the model's.
@@ -133,14 +134,21 @@ fn measured(
     Ok(args.profile_cpu.then(|| pando_cpu::medians(&runs)))
 }
 
-fn job<'a>(model: &'a Model, args: &RunArgs, machine: Option<Machine>, threads: usize) -> Result<Job<'a>> {
+fn job<'a>(
+    model: &'a mut Model,
+    args: &RunArgs,
+    machine: Option<Machine>,
+    threads: usize,
+) -> Result<Job<'a>> {
     match (model, machine) {
         (Model::Graph(_), Some(_)) if args.reference => {
             Err(Error::new("--reference and --system name two ways to compute; choose one"))
         }
         (Model::Graph(model), Some(machine)) => simulated_job(model, &machine),
-        (Model::Graph(model), None) if args.reference => Ok(reference_job(model)),
-        (Model::Graph(model), None) => native_job(model, args, threads),
+        (Model::Graph(model), None) => match args.reference {
+            true => Ok(reference_job(model)),
+            false => native_job(model, args, threads),
+        },
         (Model::Tile(program), None) if !args.reference => tile_job(program),
         (Model::Tile(_), _) => {
             Err(Error::new("a tile program always runs tile by tile; leave out --system and --reference"))
@@ -150,9 +158,9 @@ fn job<'a>(model: &'a Model, args: &RunArgs, machine: Option<Machine>, threads: 
 
 fn graph_job<'a>(
     model: &'a GraphModel,
+    types: Vec<TensorType>,
     run: impl Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'a,
 ) -> Job<'a> {
-    let types = main_types(&model.module).unwrap_or_default().into_iter().cloned();
     let positions: Vec<usize> = model.outputs.iter().map(|&(_, position)| position).collect();
     Job {
         inputs: model.inputs.iter().cloned().zip(types).map(|(name, ty)| Port { name, ty }).collect(),
@@ -174,23 +182,32 @@ fn native_options(args: &RunArgs, threads: usize) -> pando_cpu::CompileOptions {
     pando_cpu::CompileOptions { threads, matmul_precision, ..pando_cpu::CompileOptions::default() }
 }
 
-/// With the engine for this computer.
-fn native_job<'a>(model: &'a GraphModel, args: &RunArgs, threads: usize) -> Result<Job<'a>> {
-    let compiled = Arc::new(pando_cpu::compile(&model.module, &native_options(args, threads))?);
+fn types_of(model: &GraphModel) -> Vec<TensorType> {
+    main_types(&model.module).unwrap_or_default().into_iter().cloned().collect()
+}
+
+/// With the engine for this computer, which gets the module: so weights are held once, as it wants them.
+fn native_job<'a>(model: &'a mut GraphModel, args: &RunArgs, threads: usize) -> Result<Job<'a>> {
+    let options = native_options(args, threads);
+    if options.matmul_precision.used(options.isa) != options.matmul_precision {
+        note("--matmul-precision highest is used: this processor multiplies no faster with less");
+    }
+    let types = types_of(model);
+    let compiled = Arc::new(pando_cpu::compile_owned(std::mem::take(&mut model.module), &options)?);
     let measured = Arc::clone(&compiled);
     let measure: Box<Measure> = Box::new(move |args| measured.profile(args).map(|(_, steps)| steps));
-    Ok(Job { measure: Some(measure), ..graph_job(model, move |args| compiled.run(args)) })
+    Ok(Job { measure: Some(measure), ..graph_job(model, types, move |args| compiled.run(args)) })
 }
 
 /// With the reference evaluator.
 fn reference_job(model: &GraphModel) -> Job<'_> {
     let main = model.module.main().expect("loading found it");
-    graph_job(model, move |args| pando_graph::eval(&model.module, main, args))
+    graph_job(model, types_of(model), move |args| pando_graph::eval(&model.module, main, args))
 }
 
 fn simulated_job<'a>(model: &'a GraphModel, machine: &Machine) -> Result<Job<'a>> {
     let compiled = compile(&model.module, machine, &Options::default())?;
-    Ok(graph_job(model, move |args| super::profile::simulate(&compiled, args)))
+    Ok(graph_job(model, types_of(model), move |args| super::profile::simulate(&compiled, args)))
 }
 
 fn tile_job(program: &Program) -> Result<Job<'_>> {

@@ -1,7 +1,9 @@
 //! Functions of whole rows of f32: softmax and the norms, a few passes over a row that stays in the L1 cache.
 //! Sums have [`LANES`] partial sums at every level, so all levels give the same bits.
 //!
-//! The floor is the exponential (some 12 operations per element) for softmax, L1 for the norms.
+//! The floor is the exponential (some 30 cycles per 16 elements on Zen 4) for softmax, L1 for the norms: a row
+//! of 768 takes some 150 cycles to read three times and write once. One division a row: a product with the
+//! reciprocal errs by one more ulp at most, and a division of 16 elements takes 18 cycles.
 
 #![allow(unsafe_code)]
 
@@ -92,33 +94,30 @@ fn sum(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     rest.iter().fold(lanes[0], |sum, &x| sum + f(x))
 }
 
-/// The largest element; NaN if there is one.
+/// The largest element that is a number; negative infinity if none is.
 #[inline(always)]
 fn largest(x: &[f32]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; LANES];
-    let mut nan = [0f32; LANES];
     let chunks = x.chunks_exact(LANES);
     let rest = chunks.remainder();
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
     for chunk in chunks {
         for i in 0..LANES {
-            lanes[i] = if chunk[i] > lanes[i] { chunk[i] } else { lanes[i] };
-            // Zero but for NaN and infinities; those are looked at again below.
-            nan[i] += chunk[i] * 0.0;
+            lanes[i] = larger(lanes[i], chunk[i]);
         }
     }
-    let most = lanes.iter().chain(rest).fold(f32::NEG_INFINITY, |a, &b| math::max(a, b));
-    let suspicious = nan.iter().any(|lane| lane.is_nan());
-    if suspicious && x.iter().any(|x| x.is_nan()) { f32::NAN } else { most }
+    lanes.iter().chain(rest).fold(f32::NEG_INFINITY, |a, &b| larger(a, b))
 }
 
+/// A NaN makes the total NaN, and with it all results; so does a row of infinities.
 #[inline(always)]
 fn softmax(x: &[f32], _: &[f32], _: &[f32], y: &mut [f32], _: f32) {
     let most = largest(x);
     for (y, &x) in y.iter_mut().zip(x) {
         *y = math::exp(x - most);
     }
-    let total = sum(y, |y| y);
-    y.iter_mut().for_each(|y| *y /= total);
+    let scale = 1.0 / sum(y, |y| y);
+    y.iter_mut().for_each(|y| *y *= scale);
 }
 
 #[inline(always)]
@@ -135,16 +134,16 @@ fn layer_norm(x: &[f32], scale: &[f32], bias: &[f32], y: &mut [f32], epsilon: f3
     let count = x.len() as f32;
     let mean = sum(x, |x| x) / count;
     let variance = sum(x, |x| (x - mean) * (x - mean)) / count;
-    let root = (variance + epsilon).sqrt();
+    let factor = 1.0 / (variance + epsilon).sqrt();
     for i in 0..x.len().min(y.len()).min(scale.len()).min(bias.len()) {
-        y[i] = (x[i] - mean) / root * scale[i] + bias[i];
+        y[i] = (x[i] - mean) * factor * scale[i] + bias[i];
     }
 }
 
 #[inline(always)]
 fn rms_norm(x: &[f32], scale: &[f32], _: &[f32], y: &mut [f32], epsilon: f32) {
-    let root = (sum(x, |x| x * x) / x.len() as f32 + epsilon).sqrt();
+    let factor = 1.0 / (sum(x, |x| x * x) / x.len() as f32 + epsilon).sqrt();
     for i in 0..x.len().min(y.len()).min(scale.len()) {
-        y[i] = x[i] / root * scale[i];
+        y[i] = x[i] * factor * scale[i];
     }
 }

@@ -13,7 +13,7 @@ use crate::view::{BufferId, View};
 use pando_base::DType;
 
 /// Positions of the steps before the second product.
-struct Chain {
+pub(super) struct Chain {
     scores: usize,
     softmax: usize,
     /// With the input that the softmax makes.
@@ -21,19 +21,8 @@ struct Chain {
 }
 
 impl Planner<'_> {
-    /// Makes one step of attention if `mix`, a product of `operands` by the node at `index`, is the end of one;
-    /// gives the product back if not.
-    pub(super) fn attention(
-        &mut self,
-        index: usize,
-        mix: Gemm,
-        operands: [View; 2],
-        ty: &FlatType,
-    ) -> Result<View, (Gemm, [View; 2])> {
-        let [lhs, rhs] = operands;
-        let Some(chain) = self.attention_chain(index, &mix, &lhs, &rhs).filter(|_| self.options.fuse) else {
-            return Err((mix, [lhs, rhs]));
-        };
+    /// Makes one step of a chain and the product that ends it.
+    pub(super) fn attention(&mut self, chain: &Chain, mix: Gemm, rhs: View, ty: &FlatType) -> View {
         let weights = chain.weights.map(|(at, input)| (self.steps.remove(at), input));
         let softmax = self.steps.remove(chain.softmax);
         let scores = self.steps.remove(chain.scores);
@@ -51,11 +40,15 @@ impl Planner<'_> {
             inputs.append(&mut extras);
             program
         });
-        let attention = Attention { scores: scores_gemm, softmax, weights, mix };
-        Ok(self.emit_product(Kind::Attention(Box::new(attention)), inputs, ty))
+        let attention = Attention { scores: *scores_gemm, softmax, weights, mix };
+        self.emit(Kind::Attention(Box::new(attention)), inputs, ty.dtype, &ty.sizes)
     }
 
-    fn attention_chain(&self, index: usize, mix: &Gemm, lhs: &View, rhs: &View) -> Option<Chain> {
+    /// The steps that make attention together with `mix`, a product of two views by the node at `index`.
+    pub(super) fn attention_chain(&self, index: usize, mix: &Gemm, [lhs, rhs]: [&View; 2]) -> Option<Chain> {
+        if !self.options.fuse {
+            return None;
+        }
         let whole = |view: &View| view.is_dense() && view.offset == 0 && view.dtype == DType::F32;
         let Left::Strided(left) = &mix.left else { return None };
         if mix.batch * mix.m * mix.k * mix.n == 0 {
@@ -118,7 +111,7 @@ impl Planner<'_> {
                 let is_view = is_view(&self.flat.nodes[node]) && holds(self.flat.nodes[node].results[0]);
                 !is_view && (later(node) || node == index && step.is_some())
             };
-            !self.flat.results.contains(&value) && !self.users[value].iter().any(|node| waits(node))
+            !self.flat.results.contains(&value) && !self.users[value].iter().any(waits)
         })
     }
 }

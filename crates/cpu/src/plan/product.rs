@@ -104,9 +104,9 @@ impl Planner<'_> {
         let sizes = order.iter().flatten().map(|&axis| ty.sizes[axis]).collect();
         let stored =
             FlatType { dtype: ty.dtype, sizes: if order.is_some() { sizes } else { ty.sizes.clone() } };
-        let result = match self.attention(index, gemm, [lhs, rhs], &stored) {
-            Ok(view) => view,
-            Err((gemm, operands)) => self.emit_gemm(gemm, operands.to_vec(), &stored),
+        let result = match self.attention_chain(index, &gemm, [&lhs, &rhs]) {
+            Some(chain) => self.attention(&chain, gemm, rhs, &stored),
+            None => self.emit_gemm(gemm, vec![lhs, rhs], &stored),
         };
         match order {
             Some(order) => result.transpose(&inverse(&order)),
@@ -197,13 +197,9 @@ impl Planner<'_> {
     pub(super) fn emit_gemm(&mut self, gemm: Gemm, inputs: Vec<View>, ty: &FlatType) -> View {
         let elements = gemm.scratch_elements();
         let scratch = (elements > 0).then(|| self.scratch(elements * 4));
-        let output = self.emit_product(Kind::Gemm(gemm), inputs, ty);
+        let output = self.emit(Kind::Gemm(Box::new(gemm)), inputs, ty.dtype, &ty.sizes);
         self.steps.last_mut().expect("a step was emitted").scratch = scratch;
         output
-    }
-
-    pub(super) fn emit_product(&mut self, kind: Kind, inputs: Vec<View>, ty: &FlatType) -> View {
-        self.emit(kind, inputs, ty.dtype, &ty.sizes)
     }
 
     /// Moves a group's program into the product it starts from, if there is one whose result only the group

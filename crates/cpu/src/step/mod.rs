@@ -35,7 +35,7 @@ pub struct Step {
 pub enum Kind {
     Elementwise(program::Program),
     Movement(movement::Movement),
-    Gemm(gemm::Gemm),
+    Gemm(Box<gemm::Gemm>),
     Attention(Box<attention::Attention>),
     Packing(packing::Packing),
     Conv(conv::Conv),
@@ -105,6 +105,10 @@ impl Step {
     pub fn flops(&self) -> u64 {
         let multiply_adds = match &self.kind {
             Kind::Gemm(gemm) => [gemm.batch, gemm.m, gemm.n, gemm.k],
+            Kind::Attention(attention) => {
+                let (scores, mix) = (&attention.scores, &attention.mix);
+                [scores.batch, scores.m, scores.n, scores.k + mix.n]
+            }
             Kind::IntegerDot(dot) => [dot.batch, dot.m, dot.n, dot.k],
             Kind::Depthwise(d) => {
                 [d.images * d.channels, d.windows.runs.len(), d.windows.run_length, d.windows.offsets.len()]
