@@ -102,10 +102,10 @@ impl Ctx<'_, '_> {
     /// As [`Ctx::decided`]; what lies above several values is computed once.
     pub fn decided_together(&self, ids: &[ValueId]) -> Result<Option<Vec<Tensor>>> {
         let fixed: Option<Vec<Tensor>> = ids.iter().map(|&id| self.fixed(id)).collect();
-        match (fixed, &self.scope.env.decisions) {
-            (None, Some(decisions)) => decisions.decide(self.b, ids),
-            (fixed, _) => Ok(fixed),
+        if fixed.is_some() {
+            return Ok(fixed);
         }
+        self.scope.env.decisions().map_or(Ok(None), |decisions| decisions.decide(self.b, ids))
     }
 
     /// The elements of an input that a size or the like depends on.

@@ -20,7 +20,7 @@ pub use import::{
     Data, Evaluate, Given, Imported, Input, OPSETS, Options, Output, OutputValue, Sample, Text, Unsupported,
 };
 pub use proto::ModelProto;
-pub use session::{Compile, Run, Session};
+pub use session::{Engine, Plan, Session};
 
 use bytes::Bytes;
 use pando_base::{Result, Tensor};

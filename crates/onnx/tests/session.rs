@@ -8,7 +8,7 @@ use pando_base::{DType, Result, Tensor};
 use pando_graph::Module;
 use pando_onnx::elem::Elem;
 use pando_onnx::proto::{AttributeProto, ModelProto};
-use pando_onnx::{Compile, Data, Given, Options, Run, Sample, Session, parse};
+use pando_onnx::{Data, Engine, Given, Options, Sample, parse};
 use prost::Message;
 use std::sync::{Arc, Mutex};
 
@@ -17,12 +17,22 @@ fn given(tensor: Tensor) -> Given {
     Given::Data(Data::Numbers(tensor, elem))
 }
 
-fn session(name: &str, model: &ModelProto, compile: Arc<Compile>) -> Session {
+/// A compiled graph.
+type Run = Box<dyn Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync>;
+type Compile = dyn Fn(Module) -> Result<Run> + Send + Sync;
+type Session = pando_onnx::Session<Run>;
+
+fn session(name: &str, model: &ModelProto, compile: Box<Compile>) -> Session {
+    attempt(name, model, compile).unwrap()
+}
+
+fn attempt(name: &str, model: &ModelProto, compile: Box<Compile>) -> Result<Session> {
+    let engine = Engine { compile, run: |run, args| run(args) };
     let path = std::env::temp_dir().join(format!("pando-{}-{name}.onnx", std::process::id()));
     std::fs::write(&path, model.encode_to_vec()).unwrap();
-    let session = Session::open(&path, Options::default(), compile);
+    let session = Session::open(&path, Options::default(), engine);
     std::fs::remove_file(&path).unwrap();
-    session.unwrap()
+    session
 }
 
 fn outputs(session: &Session, inputs: &[(&str, Tensor)]) -> Result<Vec<Vec<f64>>> {
@@ -35,14 +45,13 @@ fn outputs(session: &Session, inputs: &[(&str, Tensor)]) -> Result<Vec<Vec<f64>>
     Ok(session.run(&inputs)?.into_iter().map(|(_, given)| number(given)).collect())
 }
 
-fn evaluated(module: &Module) -> Result<Run> {
-    let module = module.clone();
+fn evaluated(module: Module) -> Result<Run> {
     Ok(Box::new(move |args| pando_graph::eval(&module, module.main().unwrap(), args)))
 }
 
-fn on_engine(module: &Module) -> Result<Run> {
+fn on_engine(module: Module) -> Result<Run> {
     let options = pando_cpu::CompileOptions { threads: 1, ..Default::default() };
-    let compiled = pando_cpu::compile(module, &options)?;
+    let compiled = pando_cpu::compile_owned(module, &options)?;
     Ok(Box::new(move |args| compiled.run(args)))
 }
 
@@ -62,7 +71,7 @@ fn above_one() -> ModelProto {
 
 #[test]
 fn other_values_give_other_sizes() {
-    for compile in [Arc::new(evaluated) as Arc<Compile>, Arc::new(on_engine)] {
+    for compile in [Box::new(evaluated) as Box<Compile>, Box::new(on_engine)] {
         let session = session("sizes", &above_one(), compile);
         let run = |x: &[f64]| outputs(&session, &[("x", f32s(&[x.len() as u64], x))]).unwrap();
         assert_eq!(run(&[1.0, 0.0, 2.0]), [vec![2.0, 4.0], vec![2.0]]);
@@ -77,12 +86,12 @@ fn other_values_give_other_sizes() {
 fn a_translation_is_used_again() {
     let compiled = Arc::new(Mutex::new(Vec::new()));
     let seen = compiled.clone();
-    let compile = move |module: &Module| {
+    let compile = move |module: Module| {
         let nodes = module.funcs.values().flat_map(|func| func.nodes.values());
         seen.lock().unwrap().push(nodes.map(|node| node.op.name()).collect::<Vec<_>>());
         evaluated(module)
     };
-    let session = session("again", &above_one(), Arc::new(compile));
+    let session = session("again", &above_one(), Box::new(compile));
     let run = |x: &[f64]| outputs(&session, &[("x", f32s(&[3], x))]).unwrap()[0].clone();
     let count = || compiled.lock().unwrap().len();
     assert_eq!(run(&[1.0, 0.0, 2.0]), [2.0, 4.0]);
@@ -110,10 +119,25 @@ fn loops_end_where_the_data_says() {
     let nodes = vec![node("Loop", &["", "yes", "x"], &["last", "all"], vec![subgraph("body", body)])];
     let weights = [("ten", f32s(&[], &[10.0])), ("yes", Tensor::from_ints(DType::Bool, [], &[1]))];
     let session =
-        session("loop", &model(&["x: f32[]"], &["last", "all"], &weights, nodes), Arc::new(on_engine));
+        session("loop", &model(&["x: f32[]"], &["last", "all"], &weights, nodes), Box::new(on_engine));
     let run = |x: f64| outputs(&session, &[("x", f32s(&[], &[x]))]).unwrap();
     assert_eq!(run(3.0), [vec![12.0], vec![6.0, 12.0]]);
     assert_eq!(run(1.0), [vec![16.0], vec![2.0, 4.0, 8.0, 16.0]]);
+}
+
+/// A file stays to be translated only where inputs may say more.
+#[test]
+fn what_no_inputs_help_is_an_error_at_once() {
+    let failure = |nodes| {
+        let model = model(&["x: f32[2,3]"], &["y"], &[], nodes);
+        attempt("at-once", &model, Box::new(on_engine)).err().map(|error| error.to_string())
+    };
+    let nonzero = || node("NonZero", &["x"], &["y"], vec![]);
+    assert_eq!(failure(vec![nonzero()]), None);
+    let unknown = failure(vec![nonzero(), node("Frobnicate", &["x"], &["z"], vec![])]).unwrap();
+    assert!(unknown.contains("no translation of Frobnicate"), "{unknown}");
+    let wrong = failure(vec![node("Transpose", &["x"], &["y"], vec![ints("perm", &[0, 0])])]).unwrap();
+    assert!(wrong.contains("Transpose"), "{wrong}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::{Input, Options, given_value, names, sample, value_name};
 use crate::elem::Elem;
 use crate::errors;
 use crate::proto::{DimensionValue, GraphProto, ModelProto, TensorTypeProto, TypeValue, ValueInfoProto};
-use pando_base::{Error, Result, Tensor};
+use pando_base::{DType, Error, Result, Tensor};
 use pando_graph::{Builder, Dim, Dims, TensorType};
 use rustc_hash::FxHashSet;
 
@@ -39,7 +39,7 @@ pub(super) fn declare(
                 name = String::new();
             }
             let id = b.param(&name, ty.clone());
-            if let (Some(decisions), Some(tensor)) = (&scope.env.decisions, known) {
+            if let (Some(decisions), Some(tensor)) = (&scope.env.sample, known) {
                 decisions.know(id, tensor.clone());
             }
             scope.set(&info.name, Value::typed(id, elem));
@@ -61,6 +61,25 @@ pub fn declared_inputs(model: &ModelProto, options: &Options) -> Result<Vec<Inpu
         Ok(Input { name: info.name.clone(), elem, ty })
     })
     .collect()
+}
+
+/// The outputs that are tensors of numbers, as far as the file says what they are: their dimensions are `None`
+/// where not even the rank is stated.
+pub fn declared_outputs(
+    model: &ModelProto,
+    options: &Options,
+) -> Result<Vec<(String, Option<DType>, Option<Dims>)>> {
+    let graph = model.graph.as_ref().ok_or_else(errors::no_graph)?;
+    let outputs = graph.output.iter().filter_map(|info| match info.r#type.as_ref().and_then(|ty| ty.value.as_ref()) {
+        Some(TypeValue::Tensor(ty)) if Elem(ty.elem_type) != Elem::STRING => Some((info, Some(ty))),
+        Some(_) => None,
+        None => Some((info, None)),
+    });
+    let described = outputs.map(|(info, ty)| {
+        let dims = ty.filter(|ty| ty.shape.is_some()).map(|ty| declared_dims(info, ty, &options.dims));
+        Ok((info.name.clone(), ty.and_then(|ty| Elem(ty.elem_type).dtype()), dims.transpose()?))
+    });
+    described.collect()
 }
 
 fn check_names(graph: &GraphProto, options: &Options) -> Result<()> {

@@ -17,7 +17,7 @@ pub(crate) mod subgraph;
 mod value;
 
 pub use crate::tensors::{Data, Text};
-pub use inputs::declared_inputs;
+pub use inputs::{declared_inputs, declared_outputs};
 pub use sample::{Evaluate, Sample};
 pub use scope::Unsupported;
 pub(crate) use scope::{Env, Scope};
@@ -28,7 +28,7 @@ use crate::elem::Elem;
 use crate::errors;
 use crate::proto::{GraphProto, ModelProto};
 use crate::tensors;
-use pando_base::{Result, Tensor};
+use pando_base::{Error, Result, Tensor};
 use pando_graph::{Builder, Const, ConstData, Module, TensorType, ValueId};
 use sample::Decisions;
 use scope::opsets;
@@ -97,13 +97,34 @@ pub enum OutputValue {
     Absent,
 }
 
+/// Why a model has no translation.
+pub(crate) struct Failure {
+    pub error: Error,
+    /// Whether it may have one once its inputs are known: each operator has a translation at least.
+    pub is_open: bool,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure { error, is_open: false }
+    }
+}
+
 /// Imports a decoded model.
 pub fn import(model: &ModelProto, folder: Option<&Path>, options: &Options) -> Result<Imported> {
+    attempt(model, folder, options).map_err(|failure| failure.error)
+}
+
+pub(crate) fn attempt(
+    model: &ModelProto,
+    folder: Option<&Path>,
+    options: &Options,
+) -> Result<Imported, Failure> {
     let graph = model.graph.as_ref().ok_or_else(errors::no_graph)?;
     let opsets = opsets(&model.opset_import);
     let version = opsets.get("").copied().unwrap_or(*OPSETS.start());
     if !OPSETS.contains(&version) {
-        return Err(errors::opset_out_of_range(version, *OPSETS.start(), *OPSETS.end()));
+        return Err(errors::opset_out_of_range(version, *OPSETS.start(), *OPSETS.end()).into());
     }
     let key = |f: &crate::proto::FunctionProto| {
         (scope::domain(&f.domain).to_string(), f.name.clone(), f.overload.clone())
@@ -111,7 +132,8 @@ pub fn import(model: &ModelProto, folder: Option<&Path>, options: &Options) -> R
     let functions = model.functions.iter().map(|function| (key(function), function)).collect();
     let env = Env {
         functions,
-        decisions: options.sample.as_ref().map(Decisions::new),
+        sample: options.sample.as_ref().map(Decisions::new),
+        wants_sample: Cell::new(false),
         folder: folder.map(Into::into),
         problems: RefCell::default(),
         nodes: Cell::default(),
@@ -119,14 +141,15 @@ pub fn import(model: &ModelProto, folder: Option<&Path>, options: &Options) -> R
     let mut b = Builder::new();
     b.begin("main");
     let mut scope = Scope::new(&env, &opsets);
-    let inputs = inputs::declare(&mut b, &mut scope, graph, options)?;
+    let inputs = inputs::declare(&mut b, &mut scope, graph, options)
+        .map_err(|error| Failure { error, is_open: true })?;
     graph_body(&mut b, &mut scope, graph)?;
-    note_unknown_ops(&env, graph);
-    let problems = env.problems.borrow();
-    if !problems.is_empty() {
-        return Err(errors::unsupported(&problems));
+    if !env.problems.borrow().is_empty() {
+        let may_gain = env.wants_sample.get() || inputs.iter().any(|input| input.ty.shape().is_none());
+        let is_open = !note_unknown_ops(&env, graph) && may_gain;
+        return Err(Failure { error: errors::unsupported(&env.problems.borrow()), is_open });
     }
-    finish(b, &scope, graph, inputs)
+    Ok(finish(b, &scope, graph, inputs)?)
 }
 
 fn finish(mut b: Builder, scope: &Scope, graph: &GraphProto, inputs: Vec<Input>) -> Result<Imported> {
@@ -139,7 +162,7 @@ fn finish(mut b: Builder, scope: &Scope, graph: &GraphProto, inputs: Vec<Input>)
         }
         outputs.push(Output { name: info.name.clone(), value: output_value(&value, &mut results) });
     }
-    let decisions = scope.env.decisions.as_ref().map(Decisions::decided).unwrap_or_default();
+    let decisions = scope.env.sample.as_ref().map(Decisions::decided).unwrap_or_default();
     let decided = (results.len()..).take(decisions.len()).collect();
     results.extend(decisions);
     b.end(&results);
@@ -212,19 +235,19 @@ pub(crate) fn graph_body(b: &mut Builder, scope: &mut Scope, graph: &GraphProto)
     node::nodes(b, scope, &graph.node)
 }
 
-/// Operators that do not exist here are all named, also those that the import did not get to.
-fn note_unknown_ops(env: &Env, graph: &GraphProto) {
-    if env.problems.borrow().is_empty() {
-        return;
-    }
+/// Operators that do not exist here are all named, also those that the import did not get to. Whether there are any.
+fn note_unknown_ops(env: &Env, graph: &GraphProto) -> bool {
+    let mut found = false;
     for node in &graph.node {
         let domain = scope::domain(&node.domain);
         let key = (domain.to_string(), node.op_type.clone(), node.overload.clone());
         if crate::ops::find(domain, &node.op_type).is_none() && !env.functions.contains_key(&key) {
             env.note(node, &errors::unknown_op(&node.op_type, domain));
+            found = true;
         }
         for graph in node.attribute.iter().filter_map(|attribute| attribute.g.as_deref()) {
-            note_unknown_ops(env, graph);
+            found |= note_unknown_ops(env, graph);
         }
     }
+    found
 }

@@ -48,7 +48,9 @@ pub fn domain(name: &str) -> &str {
 pub struct Env<'m> {
     pub functions: FxHashMap<(String, String, String), &'m FunctionProto>,
     /// What a sample of the inputs decides.
-    pub decisions: Option<Decisions>,
+    pub sample: Option<Decisions>,
+    /// Whether a translation has asked what a sample decides.
+    pub wants_sample: Cell<bool>,
     /// Where external data lies.
     pub folder: Option<PathBuf>,
     pub problems: RefCell<Vec<Unsupported>>,
@@ -57,6 +59,12 @@ pub struct Env<'m> {
 }
 
 impl Env<'_> {
+    /// What a sample of the inputs decides, if there is one; that it is wanted is kept in mind.
+    pub fn decisions(&self) -> Option<&Decisions> {
+        self.wants_sample.set(true);
+        self.sample.as_ref()
+    }
+
     pub fn count_node(&self) -> Result<()> {
         self.nodes.set(self.nodes.get() + 1);
         match self.nodes.get() > MAX_NODES {

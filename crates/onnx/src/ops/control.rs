@@ -76,7 +76,7 @@ pub(super) fn loop_op(c: &mut Ctx) -> Result<Vec<Value>> {
     }
     problems.forget_later(c);
     let open = open_ended(c, graph);
-    if open.is_err() && c.scope.env.decisions.is_some() {
+    if open.is_err() && c.scope.env.decisions().is_some() {
         problems.forget_later(c);
         if let Some(values) = bounded(c, graph, &|c, id| c.decided(id))? {
             return Ok(values);
