@@ -6,9 +6,10 @@
 
 How: each engine has a process of its own (`engine.py`) that loads the model and stays. They are timed in turn, round by
 round, so that what else the machine does hits all of them; only one runs at a time. A figure is the median over rounds of
-the round's median; the ratio is the median of the rounds' ratios. With one thread a process is pinned to one processor.
-First output and peak memory are those of fresh processes: from loading the file to the first outputs, imports left
-out. Outputs are compared with ONNX Runtime's: the largest difference as a share of the output's largest value.
+the round's median; the ratio, of the engine's time to ONNX Runtime's (smaller is better), is the median of the rounds'
+ratios. With one thread a process is pinned to one processor. First output and peak memory are those of fresh processes:
+from loading the file to the first outputs, imports left out. Outputs are compared with ONNX Runtime's: the largest
+difference as a share of the output's largest value.
 """
 
 import argparse
@@ -128,7 +129,7 @@ def measure(name: str, threads: int, args: argparse.Namespace) -> dict:
     row = {"model": name, "threads": threads, "engines": {}}
     for engine in engines:
         label = engine.label
-        ratios = [theirs / ours for theirs, ours in zip(rounds[REFERENCE], rounds[label])]
+        ratios = [ours / theirs for ours, theirs in zip(rounds[label], rounds[REFERENCE])]
         row["engines"][label] = {
             "median_ms": statistics.median(rounds[label]) * 1e3,
             "best_ms": min(rounds[label]) * 1e3,
@@ -205,7 +206,7 @@ def machine() -> dict:
 def compare_all(names: list[str], args: argparse.Namespace) -> bool:
     show = (lambda *_: None) if args.json else (lambda text: print(text, flush=True))
     show("{processor}, {processors} processors, load {load:.1f}".format(**machine()))
-    show("ratio: ONNX Runtime's time / the engine's; more than 1 is faster than ONNX Runtime")
+    show("ratio: the engine's time / ONNX Runtime's; less than 1 is faster than ONNX Runtime")
     show(line(TITLES))
     rows, problems = [], []
     for name, threads in [(name, threads) for threads in args.threads for name in names]:

@@ -23,10 +23,11 @@ class Port:
     #: In Pando's words: f32, f16, bf16, i8 ... u64, bool.
     dtype: str
     #: A number, or the name of a dimension whose size the inputs decide, for each dimension.
-    shape: tuple[int | str, ...]
+    #: None for an output whose file does not even say how many they are.
+    shape: tuple[int | str, ...] | None
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+        return f"{self.name}: {self.dtype}[{'?' if self.shape is None else ', '.join(map(str, self.shape))}]"
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,7 @@ class Model:
 
     def __init__(self, native: _pando.Model):
         self._native = native
-        self._inputs = tuple(Port(name, dtype, tuple(shape)) for name, dtype, shape in native.inputs)
-        self._outputs = tuple(Port(name, dtype, tuple(shape)) for name, dtype, shape in native.outputs)
+        self._inputs, self._outputs = (tuple(map(_port, ports)) for ports in (native.inputs, native.outputs))
 
     @property
     def inputs(self) -> tuple[Port, ...]:
@@ -72,16 +72,22 @@ class Model:
         """How many threads compute, the caller's included."""
         return self._native.threads
 
+    @property
+    def matmul_precision(self) -> str:
+        """How products of f32 are computed in fact: "highest" or "medium"; less precise may be no faster here."""
+        return self._native.matmul_precision
+
     def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """The outputs by name, for arrays by name (or anything that `numpy.asarray` takes).
 
         C-contiguous arrays of the input's own type are read in place: do not change them meanwhile. Others are
         copied; values that would change (2.5 as an integer, 300 as an i8) are refused. The first run with shapes
-        not seen before plans for them. Outputs are new arrays.
+        not seen before plans for them. Where sizes depend on values of the inputs, the first run with values that
+        decide otherwise than the last ones compiles the model for them. Outputs are new arrays.
         """
         arrays = self._arrays(inputs)
         results = self._native.run([_location(array, port) for array, port in zip(arrays, self._inputs)])
-        return {port.name: _from_native(result) for port, result in zip(self._outputs, results)}
+        return {name: _from_native(result) for name, result in results}
 
     def __call__(self, *args: Any, **kwargs: Any) -> np.ndarray | tuple[np.ndarray, ...]:
         """Inputs by position or name; the output, or a tuple if there are several."""
@@ -133,7 +139,8 @@ def load(
 ) -> Model:
     """Compiles a model for this computer.
 
-    `model` is the path of a `.onnx` or `.graph` file, or the bytes of one (external data need a path).
+    `model` is the path of a `.onnx` or `.graph` file, the name of a built-in model such as "zoo:resnet18", or the
+    bytes of a file (external data need a path).
     `threads` are all cores by default. `matmul_precision` is how precisely products of f32 are computed, at least:
     "highest", "high" or "medium", as in PyTorch. `dims` gives sizes to named dimensions; those left take them from
     the inputs of each run.
@@ -147,6 +154,11 @@ def load(
     if not os.path.exists(path) and not path.startswith("zoo:"):
         raise FileNotFoundError(f"{path}: there is no such file")
     return Model(_pando.Model.from_file(path, sizes, threads, matmul_precision))
+
+
+def _port(native: tuple[str, str, list[int | str] | None]) -> Port:
+    name, dtype, shape = native
+    return Port(name, dtype, None if shape is None else tuple(shape))
 
 
 def _size(name: str, size: int) -> int:

@@ -2,6 +2,7 @@
 //! see is written in Python (`pando/`): arrays and names become plain pieces there. Nothing is computed here.
 
 mod array;
+mod engine;
 mod model;
 mod predict;
 

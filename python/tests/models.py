@@ -34,6 +34,24 @@ def identity(elem: int, shape) -> bytes:
     return onnx_bytes([helper.make_node("Identity", ["x"], ["y"])], [("x", elem, shape)], [("y", elem, shape)])
 
 
+def nonzero(size="n") -> bytes:
+    """y = the elements of x that are not zero, n = how many there are: a size that depends on values."""
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["at"]),
+        helper.make_node("Transpose", ["at"], ["indices"], perm=[1, 0]),
+        helper.make_node("GatherND", ["x", "indices"], ["y"]),
+        helper.make_node("Shape", ["y"], ["n"]),
+    ]
+    outputs = [("y", TensorProto.FLOAT, None), ("n", TensorProto.INT64, [1])]
+    return onnx_bytes(nodes, [("x", TensorProto.FLOAT, [size])], outputs)
+
+
+def total() -> bytes:
+    """y = a + b, with a name for each one's size: they may be the same, or one of them 1."""
+    inputs = [("a", TensorProto.FLOAT, ["m"]), ("b", TensorProto.FLOAT, ["n"])]
+    return onnx_bytes([helper.make_node("Add", ["a", "b"], ["y"])], inputs, [("y", TensorProto.FLOAT, ["k"])])
+
+
 def product(size: int) -> bytes:
     """y = x x, for square matrices."""
     nodes = [helper.make_node("MatMul", ["x", "x"], ["y"])]

@@ -47,6 +47,32 @@ def test_files_of_both_kinds(tmp_path, as_path):
     np.testing.assert_array_equal(pando.load(models.AFFINE.encode())(X, B), X + B)
 
 
+def test_built_in_models():
+    model = pando.load("zoo:resnet18?batch=2")
+    (image,), (scores,) = model.inputs, model.outputs
+    assert (image.dtype, image.shape, scores.shape) == ("f32", (2, 3, 224, 224), (2, 1000))
+    x = np.random.default_rng(0).standard_normal(image.shape, dtype=np.float32)
+    both = model(x)
+    assert both.shape == scores.shape and np.isfinite(both).all() and both.std() > 0
+    # Images of a batch do not know of each other.
+    swapped = model(x[::-1])
+    np.testing.assert_allclose(swapped, both[::-1], rtol=1e-3, atol=1e-4 * np.abs(both).max())
+    assert pando.load("zoo:resnet18").inputs[0].shape[0] == 1
+    with pytest.raises(pando.Error, match="resnet19"):
+        pando.load("zoo:resnet19")
+    with pytest.raises(pando.Error, match="zoo:resnet18\\?batch=4"):
+        pando.load("zoo:resnet18", dims={"batch": 4})
+
+
+def test_the_precision_of_products_is_told():
+    def used(asked):
+        return pando.load(models.product(2), matmul_precision=asked).matmul_precision
+
+    assert used("highest") == used("high") == "highest"
+    assert used("medium") in ("medium", "highest")
+    assert pando.load(models.AFFINE.encode()).matmul_precision == "highest"
+
+
 ELEMENTS = [
     (TensorProto.FLOAT, np.float32), (TensorProto.FLOAT16, np.float16), (TensorProto.BFLOAT16, ml_dtypes.bfloat16),
     (TensorProto.INT8, np.int8), (TensorProto.INT16, np.int16), (TensorProto.INT32, np.int32),

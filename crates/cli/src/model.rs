@@ -49,15 +49,11 @@ pub fn load(args: &ModelArgs, micro_batch: Option<u64>) -> Result<Model> {
     }
 }
 
-/// The bytes of a `.onnx` or `.graph` file called `name`.
-pub fn load_bytes(bytes: Vec<u8>, name: &str, dims: &[(String, u64)]) -> Result<GraphModel> {
+/// The text of a `.graph` file; `None` for the bytes of a `.onnx` file.
+pub fn graph_text(bytes: &[u8]) -> Option<&str> {
     // An ONNX file begins with the numbers of its fields, which are control characters; a text has none.
-    let is_text = !bytes.iter().any(|&byte| byte < b' ' && !b"\n\r\t".contains(&byte));
-    match String::from_utf8(bytes) {
-        Ok(text) if is_text => read_graph(&text, name, dims),
-        Ok(text) => read_onnx(text.into_bytes(), name, dims),
-        Err(error) => read_onnx(error.into_bytes(), name, dims),
-    }
+    let is_binary = bytes.iter().any(|&byte| byte < b' ' && !b"\n\r\t".contains(&byte));
+    if is_binary { None } else { std::str::from_utf8(bytes).ok() }
 }
 
 fn load_zoo(spec: &str, dims: &[(String, u64)], micro_batch: Option<u64>) -> Result<GraphModel> {
@@ -82,7 +78,8 @@ fn load_graph(path: &Path, name: &str, dims: &[(String, u64)]) -> Result<GraphMo
     read_graph(&read_text(path)?, name, dims)
 }
 
-fn read_graph(text: &str, name: &str, dims: &[(String, u64)]) -> Result<GraphModel> {
+/// The model that the text of a file called `name` describes.
+pub fn read_graph(text: &str, name: &str, dims: &[(String, u64)]) -> Result<GraphModel> {
     let mut module = pando_graph::parse(text, name)?;
     if !dims.is_empty() {
         module = bind_dims(&module, dims).map_err(|error| error.with_file(name))?;
@@ -110,10 +107,6 @@ pub fn onnx_options(dims: &[(String, u64)]) -> pando_onnx::Options {
 
 fn load_onnx(path: &Path, dims: &[(String, u64)]) -> Result<GraphModel> {
     pando_onnx::load_with(path, &onnx_options(dims)).map(of_imported)
-}
-
-fn read_onnx(bytes: Vec<u8>, name: &str, dims: &[(String, u64)]) -> Result<GraphModel> {
-    pando_onnx::parse(bytes.into(), name, None, &onnx_options(dims)).map(of_imported)
 }
 
 pub fn of_imported(imported: pando_onnx::Imported) -> GraphModel {

@@ -67,6 +67,13 @@ impl<'a> Input<'a> {
     }
 }
 
+impl Input<'_> {
+    /// A copy.
+    pub fn to_tensor(&self) -> Tensor {
+        Tensor::from_bytes(self.dtype, self.shape.clone(), self.bytes).expect("`new` has compared the sizes")
+    }
+}
+
 impl<'a> From<&'a Tensor> for Input<'a> {
     fn from(tensor: &'a Tensor) -> Self {
         Input { dtype: tensor.dtype(), shape: tensor.shape().clone(), bytes: tensor.bytes() }

@@ -18,6 +18,17 @@ pub enum MatmulPrecision {
 }
 
 impl MatmulPrecision {
+    pub const ALL: [MatmulPrecision; 3] =
+        [MatmulPrecision::Highest, MatmulPrecision::High, MatmulPrecision::Medium];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            MatmulPrecision::Highest => "highest",
+            MatmulPrecision::High => "high",
+            MatmulPrecision::Medium => "medium",
+        }
+    }
+
     /// The precision that products with weights have in fact.
     pub fn used(self, isa: Isa) -> MatmulPrecision {
         match self {

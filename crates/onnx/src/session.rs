@@ -86,10 +86,16 @@ impl<C: Send + Sync + 'static> Session<C> {
         .map_err(|error| error.with_file(&self.name))
     }
 
-    /// Name, type and dimensions of the outputs that are tensors of numbers, as far as the file states them.
-    pub fn outputs(&self) -> Result<Vec<(String, Option<DType>, Option<Dims>)>> {
+    /// Name, type and dimensions of the outputs that are tensors of numbers, as far as the file states them: of a
+    /// model without a general translation, which knows better.
+    pub fn declared_outputs(&self) -> Result<Vec<(String, DType, Option<Dims>)>> {
         let outputs = self.model.as_ref().map(|model| declared_outputs(model, &self.options));
         outputs.unwrap_or_else(|| Ok(Vec::new())).map_err(|error| error.with_file(&self.name))
+    }
+
+    /// Whether other inputs may need another translation.
+    pub fn is_open(&self) -> bool {
+        self.model.is_some()
     }
 
     /// The outputs for these inputs, in the file's order.

@@ -28,6 +28,8 @@ struct Job<'a> {
     run: Box<Compute<'a>>,
     /// The time of every step, if the way to compute has steps.
     measure: Option<Box<Measure<'a>>>,
+    /// Of the engine for this computer: how precise products are in fact.
+    matmul_precision: Option<&'static str>,
 }
 
 /// What a run gives.
@@ -36,6 +38,7 @@ struct Done {
     outputs: Vec<Tensor>,
     times_ms: Vec<f64>,
     steps: Option<Vec<StepTime>>,
+    matmul_precision: Option<&'static str>,
 }
 
 pub fn run(args: &RunArgs) -> Result<()> {
@@ -103,7 +106,8 @@ fn compute(model: &mut Model, args: &RunArgs, threads: usize, progress: &Progres
         times_ms.push(start.elapsed().as_secs_f64() * 1e3);
     }
     let steps = measured(&job, &inputs, args, progress).map_err(|error| error.with_file(&file))?;
-    Ok(Done { names: job.output_names, outputs, times_ms, steps })
+    let Job { output_names: names, matmul_precision, .. } = job;
+    Ok(Done { names, outputs, times_ms, steps, matmul_precision })
 }
 
 /// Medians of the time of every step over as many more runs, if they are asked for.
@@ -170,6 +174,7 @@ fn graph_job<'a>(
             Ok(positions.iter().map(|&position| results[position].clone()).collect())
         }),
         measure: None,
+        matmul_precision: None,
     }
 }
 
@@ -189,14 +194,16 @@ fn types_of(model: &GraphModel) -> Vec<TensorType> {
 /// With the engine for this computer, which gets the module: so weights are held once, as it wants them.
 fn native_job<'a>(model: &'a mut GraphModel, args: &RunArgs, threads: usize) -> Result<Job<'a>> {
     let options = native_options(args, threads);
-    if options.matmul_precision.used(options.isa) != options.matmul_precision {
+    let used = options.matmul_precision.used(options.isa);
+    if used != options.matmul_precision {
         note("--matmul-precision highest is used: this processor multiplies no faster with less");
     }
     let types = types_of(model);
     let compiled = Arc::new(pando_cpu::compile_owned(std::mem::take(&mut model.module), &options)?);
     let measured = Arc::clone(&compiled);
     let measure: Box<Measure> = Box::new(move |args| measured.profile(args).map(|(_, steps)| steps));
-    Ok(Job { measure: Some(measure), ..graph_job(model, types, move |args| compiled.run(args)) })
+    let job = graph_job(model, types, move |args| compiled.run(args));
+    Ok(Job { measure: Some(measure), matmul_precision: Some(used.name()), ..job })
 }
 
 /// With the reference evaluator.
@@ -233,6 +240,7 @@ fn tile_job(program: &Program) -> Result<Job<'_>> {
             output_vars.iter().map(|&id| super::profile::output(program, &outputs, id)).collect()
         }),
         measure: None,
+        matmul_precision: None,
     })
 }
 
@@ -287,6 +295,9 @@ impl Report {
         });
         if let Some(steps) = &self.done.steps {
             json["profile"] = cpu_profile::json(steps);
+        }
+        if let Some(precision) = self.done.matmul_precision {
+            json["matmul_precision"] = precision.into();
         }
         json
     }

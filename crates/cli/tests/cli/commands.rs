@@ -11,6 +11,7 @@ fn run_prints_outputs() {
     let run = pando(&["run", "models/mlp-small.graph", "--json", "--iterations", "3", "--threads", "1"]);
     let result = json(&run);
     assert_eq!(result["threads"], 1);
+    assert_eq!(result["matmul_precision"], "highest");
     let output = &result["outputs"][0];
     assert_eq!((&output["name"], &output["dtype"]), (&Value::from("classes"), &Value::from("f32")));
     assert_eq!(output["shape"], serde_json::json!([16, 10]));
@@ -19,6 +20,17 @@ fn run_prints_outputs() {
     for quantile in ["median", "p10", "p90"] {
         assert!(result["latency_ms"][quantile].as_f64().unwrap() > 0.0);
     }
+}
+
+/// What is used is told, as it may be more than what is asked for.
+#[test]
+fn run_tells_the_precision_of_products() {
+    let words = ["run", "models/mlp-small.graph", "--json", "--matmul-precision", "high"];
+    let run = pando(&words);
+    assert!(run.stderr.contains("highest is used"), "{}", run.stderr);
+    assert_eq!(json(&run)["matmul_precision"], "highest");
+    let on_tiles = pando(&["run", "models/mlp-small.graph", "--json", "--system", "tiny4"]);
+    assert_eq!(json(&on_tiles).get("matmul_precision"), None);
 }
 
 /// The tile-by-tile values of a model are those of the evaluator, whatever the system.

@@ -27,7 +27,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["base", "cpu", "graph", "lower", "machine", "onnx", "profile", "sim", "tile", "validate", "zoo"],
     ),
     // L5
-    ("python", &["base", "cli", "cpu", "graph", "machine"]),
+    ("python", &["base", "cli", "cpu", "graph", "machine", "onnx"]),
 ];
 
 #[test]

@@ -63,21 +63,17 @@ pub fn declared_inputs(model: &ModelProto, options: &Options) -> Result<Vec<Inpu
     .collect()
 }
 
-/// The outputs that are tensors of numbers, as far as the file says what they are: their dimensions are `None`
-/// where not even the rank is stated.
-pub fn declared_outputs(
-    model: &ModelProto,
-    options: &Options,
-) -> Result<Vec<(String, Option<DType>, Option<Dims>)>> {
+/// Name, type and dimensions of the outputs that are tensors of numbers; no dimensions where not even the rank is
+/// stated.
+pub fn declared_outputs(model: &ModelProto, options: &Options) -> Result<Vec<(String, DType, Option<Dims>)>> {
     let graph = model.graph.as_ref().ok_or_else(errors::no_graph)?;
-    let outputs = graph.output.iter().filter_map(|info| match info.r#type.as_ref().and_then(|ty| ty.value.as_ref()) {
-        Some(TypeValue::Tensor(ty)) if Elem(ty.elem_type) != Elem::STRING => Some((info, Some(ty))),
-        Some(_) => None,
-        None => Some((info, None)),
+    let tensors = graph.output.iter().filter_map(|info| match info.r#type.as_ref()?.value.as_ref()? {
+        TypeValue::Tensor(ty) => Some((info, ty, Elem(ty.elem_type).dtype()?)),
+        _ => None,
     });
-    let described = outputs.map(|(info, ty)| {
-        let dims = ty.filter(|ty| ty.shape.is_some()).map(|ty| declared_dims(info, ty, &options.dims));
-        Ok((info.name.clone(), ty.and_then(|ty| Elem(ty.elem_type).dtype()), dims.transpose()?))
+    let described = tensors.map(|(info, ty, dtype)| {
+        let dims = ty.shape.as_ref().map(|_| declared_dims(info, ty, &options.dims));
+        Ok((info.name.clone(), dtype, dims.transpose()?))
     });
     described.collect()
 }
