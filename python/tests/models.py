@@ -42,7 +42,7 @@ def nonzero(size="n") -> bytes:
         helper.make_node("GatherND", ["x", "indices"], ["y"]),
         helper.make_node("Shape", ["y"], ["n"]),
     ]
-    outputs = [("y", TensorProto.FLOAT, None), ("n", TensorProto.INT64, [1])]
+    outputs = [("y", TensorProto.FLOAT, ["count"]), ("n", TensorProto.INT64, [1])]
     return onnx_bytes(nodes, [("x", TensorProto.FLOAT, [size])], outputs)
 
 
