@@ -7,7 +7,7 @@ use pando_tile::memory::{largest_vars, memory_over_time, step_at};
 use pando_tile::{Program, Role, Step, VarId};
 
 /// How many variables the report names.
-const NAMED: usize = 5;
+const NAMED: usize = 10;
 
 /// Who made a program decides what its author can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,12 +2,13 @@
 //! piecewise constant over tiles ([`TileSums`]).
 
 use crate::liveness::{Liveness, points};
-use crate::program::{Layout, Program, Role, Step, Var, VarId};
+use crate::program::{Exchange, Group, Layout, Placement, Program, Role, Step, Var, VarId};
 use crate::tile_sums::TileSums;
 use crate::traffic::{ExchangeCost, Traffic};
 use pando_base::{Ranges, SideTable};
 use pando_machine::Chip;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::fmt::Write;
 
 /// What always occupies a tile, besides the variables.
 #[derive(Clone, Debug, Default)]
@@ -32,23 +33,28 @@ pub fn vertex_state_bytes(operands: usize) -> u64 {
 const WORKER_STACK_BYTES: u64 = 64;
 const SUPERVISOR_STACK_BYTES: u64 = 256;
 
-pub fn fixed_memory(program: &Program, chip: &Chip, traffic: &Traffic) -> FixedMemory {
+/// Code and vertices say addresses, so steps that are alike in everything and whose variables lie at the same
+/// addresses are one: repeated layers share them, as the vendor's compiler lets them by outlining (poplar.md section
+/// 2.6). Without a placement nothing is shared.
+pub fn fixed_memory(
+    program: &Program,
+    chip: &Chip,
+    traffic: &Traffic,
+    placement: Option<&Placement>,
+) -> FixedMemory {
     let mut memory = FixedMemory::default();
     let mut kernel_tiles: FxHashMap<(String, u64), Ranges> = FxHashMap::default();
+    let mut known: FxHashSet<String> = FxHashSet::default();
     for group in program.compute_sets.values().flat_map(|set| &set.groups) {
         let whole =
             crate::grid::Class { ranges: group.grid.axes.iter().map(|axis| (0, axis.extent)).collect() };
-        let per_tile: u64 = group
-            .grid
-            .axes
-            .iter()
-            .filter(|axis| axis.stride == 0)
-            .map(|axis| u64::from(axis.extent))
-            .product();
+        let staying = group.grid.axes.iter().filter(|axis| axis.stride == 0);
+        let per_tile: u64 = staying.map(|axis| u64::from(axis.extent)).product();
+        let is_new = placement.is_none_or(|placement| known.insert(vertices_key(program, group, placement)));
         let tiles = kernel_tiles.entry((group.kernel.code_name(), group.kernel.code_bytes())).or_default();
         for (first, count) in group.grid.tile_runs(&whole) {
             let state = per_tile.saturating_mul(vertex_state_bytes(group.operands.len()));
-            memory.vertex_state.add(first, count, state as i64);
+            memory.vertex_state.add(first, count, if is_new { state as i64 } else { 0 });
             tiles.insert(first.into(), u64::from(first) + u64::from(count));
         }
     }
@@ -57,12 +63,36 @@ pub fn fixed_memory(program: &Program, chip: &Chip, traffic: &Traffic) -> FixedM
             memory.code.add(begin as u32, (end - begin) as u32, bytes as i64);
         }
     }
-    for (cost, count) in traffic.forms() {
-        add_exchange_code(cost, *count, chip, &mut memory.exchange_code);
+    for (cost, ids) in traffic.forms() {
+        let codes = match placement {
+            Some(placement) => ids
+                .iter()
+                .map(|&id| exchange_addresses(&program.exchanges[id], placement))
+                .collect::<FxHashSet<_>>()
+                .len(),
+            None => ids.len(),
+        };
+        add_exchange_code(cost, codes as u64, chip, &mut memory.exchange_code);
     }
     let stacks = WORKER_STACK_BYTES * u64::from(chip.workers) + SUPERVISOR_STACK_BYTES;
     memory.stacks.add(0, program.tiles, stacks as i64);
     memory
+}
+
+/// What a group's vertices hold: the same text, the same vertices.
+fn vertices_key(program: &Program, group: &Group, placement: &Placement) -> String {
+    let mut key = format!("{:?} {:?}", group.grid, group.kernel);
+    for operand in &group.operands {
+        let var = &program.vars[operand.var];
+        let address = placement.offset_bytes[operand.var];
+        let _ = write!(key, " {address} {:?} {} {:?} {:?}", var.home, var.dtype, var.shape, operand.region);
+    }
+    key
+}
+
+fn exchange_addresses(exchange: &Exchange, placement: &Placement) -> Vec<u64> {
+    let vars = exchange.copies.iter().flat_map(|copy| std::iter::once(&copy.src).chain(&copy.dsts));
+    vars.map(|&var| placement.offset_bytes[var]).collect()
 }
 
 /// Code of `count` exchanges of one form. It has one address on all tiles that take part, as variables do, so it

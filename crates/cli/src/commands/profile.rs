@@ -22,6 +22,8 @@ pub struct Prediction {
     machine: Machine,
     compile_s: f64,
     differences: Vec<Difference>,
+    /// What the model's owner could try.
+    suggestions: Vec<String>,
 }
 
 /// Prints the prediction; false if the model does not fit.
@@ -64,7 +66,12 @@ pub fn predict(args: &ProfileArgs) -> Result<Prediction> {
     if let (Model::Graph(_), Some(stem)) = (&model, args.model.model.file_stem()) {
         profile.program = stem.to_string_lossy().into_owned();
     }
-    Ok(Prediction { profile, machine, compile_s, differences })
+    // Their words are a model's options.
+    let suggestions = match &model {
+        Model::Graph(_) => pando_profile::reduce::suggestions(&profile),
+        Model::Tile(_) => Vec::new(),
+    };
+    Ok(Prediction { profile, machine, compile_s, differences, suggestions })
 }
 
 /// Options that belong to later parts of the project are refused, not ignored.
@@ -206,6 +213,9 @@ impl Prediction {
         let style = if colors() { pando_profile::Style::Color } else { pando_profile::Style::Plain };
         let table = pando_profile::table(&self.profile, style);
         let mut text = format!("{}\ncompiled in {:.2} s\n", table.trim_end(), self.compile_s);
+        for suggestion in &self.suggestions {
+            text += &format!("to try: {suggestion}\n");
+        }
         for (name, difference) in &self.differences {
             text += &format!("%{name} tile by tile: within {difference:.2e} of the reference evaluator\n");
         }
@@ -219,7 +229,9 @@ impl Prediction {
 
     /// The fields that scripts rely on, and more.
     pub fn json(&self) -> serde_json::Value {
-        json(&self.profile, &self.machine, self.compile_s, &self.differences)
+        let mut json = json(&self.profile, &self.machine, self.compile_s, &self.differences);
+        json["suggestions"] = json!(self.suggestions);
+        json
     }
 }
 

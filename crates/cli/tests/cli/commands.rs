@@ -182,7 +182,8 @@ fn not_fitting_is_an_answer() {
     ]);
     let result = json(&run);
     assert_eq!((run.status, &result["fits"]), (1, &Value::Bool(false)));
-    assert_eq!(result["fit"]["largest"].as_array().unwrap().len(), 5);
+    assert_eq!(result["fit"]["largest"].as_array().unwrap().len(), 10);
+    assert!(!result["suggestions"].as_array().unwrap().is_empty());
     assert!(result["fit"]["over_bytes"].as_u64().unwrap() > 0);
     assert!(!result["fit"]["remedy"].as_str().unwrap().is_empty());
     assert!(dir.join("r").exists(), "the report is written all the same");

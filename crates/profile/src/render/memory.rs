@@ -24,12 +24,7 @@ pub fn fullest(profile: &Profile, style: Style, out: &mut String) {
     if !profile.fit.largest.is_empty() {
         rows.push(vec!["largest variables there".into()]);
         rows.extend(
-            profile
-                .fit
-                .largest
-                .iter()
-                .take(5)
-                .map(|var| row(format!("  {}", shortened(&var.name)), var.bytes)),
+            profile.fit.largest.iter().map(|var| row(format!("  {}", shortened(&var.name)), var.bytes)),
         );
     }
     use Align::{Left, Right};

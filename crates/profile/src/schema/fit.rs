@@ -16,7 +16,7 @@ pub struct Fit {
     pub over_bytes: u64,
     /// The operation during which that tile is fullest.
     pub operation: String,
-    /// The largest variables on that tile then, largest first; five at most.
+    /// The largest variables on that tile then, largest first; ten at most.
     pub largest: Vec<VarUse>,
     /// One sentence: what to change. Empty if it fits.
     pub remedy: String,

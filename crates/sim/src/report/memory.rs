@@ -18,8 +18,14 @@ pub struct MemoryView<'a> {
 }
 
 impl<'a> MemoryView<'a> {
-    pub fn new(program: &'a Program, live: &'a Liveness, chip: &Chip, traffic: &Traffic) -> Self {
-        let fixed = fixed_memory(program, chip, traffic);
+    pub fn new(
+        program: &'a Program,
+        live: &'a Liveness,
+        chip: &Chip,
+        traffic: &Traffic,
+        placement: Option<&Placement>,
+    ) -> Self {
+        let fixed = fixed_memory(program, chip, traffic, placement);
         let over_time = memory_over_time(program, live, &fixed.total());
         MemoryView { program, live, tile_bytes: chip.sram.bytes_per_tile, fixed, over_time }
     }

@@ -29,7 +29,7 @@ pub fn profile(
     let live = liveness(program);
     let traffic = Traffic::new(program, &machine.chip);
     let mut timeline = time_with(program, machine, &traffic);
-    let view = MemoryView::new(program, &live, &machine.chip, &traffic);
+    let view = MemoryView::new(program, &live, &machine.chip, &traffic, placement);
     view.fill_steps(&mut timeline);
     Profile {
         format_version: FORMAT_VERSION,

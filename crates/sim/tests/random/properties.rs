@@ -126,7 +126,7 @@ fn expanded_memory_agrees(program: &Program, explicit: &Program, machine: &Machi
     };
     require(vars(program) == vars(explicit), || "expanded variables take other bytes".into())?;
     let fixed =
-        |program: &Program| fixed_memory(program, &machine.chip, &Traffic::new(program, &machine.chip));
+        |program: &Program| fixed_memory(program, &machine.chip, &Traffic::new(program, &machine.chip), None);
     let (a, b) = (fixed(program), fixed(explicit));
     let same = |a: &TileSums, b: &TileSums| a.pieces() == b.pieces();
     require(same(&a.code, &b.code), || "expanded code takes other bytes".into())?;

@@ -55,7 +55,7 @@ pub struct ExchangeCost {
 
 /// The exchanges of a program, those of one form looked at once.
 pub struct Traffic {
-    forms: Vec<(ExchangeCost, u64)>,
+    forms: Vec<(ExchangeCost, Vec<ExchangeId>)>,
     form_of: SideTable<ExchangeId, u32>,
 }
 
@@ -65,7 +65,7 @@ impl Traffic {
         for ids in forms(program) {
             let ports = port_use(program, &program.exchanges[ids[0]], chip.exchange.tiles_per_bus);
             ids.iter().for_each(|&id| traffic.form_of[id] = traffic.forms.len() as u32);
-            traffic.forms.push((ports_cost(&ports, chip), ids.len() as u64));
+            traffic.forms.push((ports_cost(&ports, chip), ids));
         }
         traffic
     }
@@ -74,8 +74,8 @@ impl Traffic {
         &self.forms[self.form_of[id] as usize].0
     }
 
-    /// Each form's cost and the number of exchanges that have it.
-    pub fn forms(&self) -> &[(ExchangeCost, u64)] {
+    /// Each form's cost and the exchanges that have it.
+    pub fn forms(&self) -> &[(ExchangeCost, Vec<ExchangeId>)] {
         &self.forms
     }
 }
