@@ -152,7 +152,7 @@ fn is_integer(x: f64) -> bool {
     (x + WIDE_ROUNDER) - WIDE_ROUNDER == x
 }
 
-/// Of a magnitude of f32; relative error 1e-12. With x = 2^n m, m from √½ to √2, and t = (m - 1)/(m + 1), it is
+/// Of x ≥ 0; relative error 1e-12. With x = 2^n m, m from √½ to √2, and t = (m - 1)/(m + 1), it is
 /// n plus the series 2/ln 2 · (t + t³/3 + t⁵/5 + ...).
 #[inline(always)]
 fn log2(x: f64) -> f64 {
@@ -160,7 +160,7 @@ fn log2(x: f64) -> f64 {
     /// Its mantissa bits are an integer.
     const INTEGERS: f64 = 4_503_599_627_370_496.0;
     let from = 1f64.to_bits() - std::f64::consts::FRAC_1_SQRT_2.to_bits();
-    // Exponents as f64 has them: 1023 more. f32 has no number whose f64 is not normal.
+    // Exponents as f64 has them: 1023 more. The f64 of an f32 that is not 0 is normal.
     let biased = x.to_bits().wrapping_add(from) >> 52;
     let n = f64::from_bits(biased | INTEGERS.to_bits()) - (INTEGERS + 1023.0);
     let m = f64::from_bits(x.to_bits().wrapping_sub(biased << 52).wrapping_add(1f64.to_bits()));
@@ -170,17 +170,52 @@ fn log2(x: f64) -> f64 {
     if x == f64::INFINITY { x } else { value }
 }
 
-/// Relative error 2e-10, of results that are finite and not 0 in f32: the series of degree 8.
+/// Relative error 2e-10, of results that are finite and not 0 in f32.
 #[inline(always)]
 fn exp2(x: f64) -> f64 {
-    const TERMS: [f64; 9] =
-        [1.0 / 40320.0, 1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0];
+    let (fraction, power) = exp2_parts(x);
+    fraction * power + power
+}
+
+/// 2^x in two parts, fraction and power of two: power · (1 + fraction). With x = n + f, f from -½ to ½, they are
+/// the series of e^(f ln 2) - 1 and 2^n.
+#[inline(always)]
+fn exp2_parts(x: f64) -> (f64, f64) {
+    const TERMS: [f64; 8] =
+        [1.0 / 40320.0, 1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0];
     let x = if x > 200.0 { 200.0 } else { x };
     let x = if x < -200.0 { -200.0 } else { x };
     let shifted = x + WIDE_ROUNDER;
-    let value = polynomial(&TERMS, (x - (shifted - WIDE_ROUNDER)) * std::f64::consts::LN_2);
+    let z = (x - (shifted - WIDE_ROUNDER)) * std::f64::consts::LN_2;
     // The low mantissa bits of the shifted are the integer; all others are shifted out.
-    f64::from_bits(value.to_bits().wrapping_add(shifted.to_bits() << 52))
+    let power = f64::from_bits(1f64.to_bits().wrapping_add(shifted.to_bits() << 52));
+    (z * polynomial(&TERMS, z), power)
+}
+
+/// ln x; 0.51 ulp.
+#[inline(always)]
+pub fn log(x: f32) -> f32 {
+    let value = (log2(x.into()) * std::f64::consts::LN_2) as f32;
+    if x < 0.0 || x.is_nan() { f32::NAN } else { value }
+}
+
+/// ln (1 + x); 0.51 ulp.
+#[inline(always)]
+pub fn log1p(x: f32) -> f32 {
+    let x = f64::from(x);
+    let value = log2(1.0 + x) * std::f64::consts::LN_2;
+    // The sum with 1 loses the last bits of a small x.
+    let value = if x.abs() < 1e-4 { x - x * x * (0.5 - x * (1.0 / 3.0)) } else { value };
+    if x < -1.0 || x.is_nan() { f32::NAN } else { value as f32 }
+}
+
+/// e^x - 1; 0.51 ulp.
+#[inline(always)]
+pub fn expm1(x: f32) -> f32 {
+    let (fraction, power) = exp2_parts(f64::from(x) * std::f64::consts::LOG2_E);
+    let value = (fraction * power + (power - 1.0)) as f32;
+    // Keeps the sign of zero.
+    if x == 0.0 || x.is_nan() { x } else { value }
 }
 
 /// x^½ but for -0, which becomes 0, and -∞, which becomes ∞; as [`pow`].
@@ -227,6 +262,9 @@ mod tests {
         check("erf", worst(erf, libm::erf, 0.0), 4.0);
         check("square root", worst(square_root_power, |x| libm::pow(x, 0.5), 0.0), 0.8);
         check("three quarters", worst(three_quarters_power, |x| libm::pow(x, 0.75), 0.0), 3.0);
+        check("log", worst(log, libm::log, 0.0), 0.8);
+        check("log1p", worst(log1p, libm::log1p, 0.0), 0.8);
+        check("expm1", worst(expm1, libm::expm1, 0.0), 0.8);
         check("0.3", worst(|x| pow(x, 0.3), |x| libm::pow(x, 0.3f32.into()), 0.0), 0.8);
         check("-1", worst(|x| pow(x, -1.0), |x| 1.0 / x, 0.0), 0.8);
         check("-2.5", worst(|x| pow(x, -2.5), |x| libm::pow(x, -2.5), 0.0), 0.8);
@@ -265,6 +303,25 @@ mod tests {
             (erf(f32::INFINITY), erf(-1e9), tanh(1e9), tanh(f32::NEG_INFINITY)),
             (1.0, -1.0, 1.0, -1.0)
         );
+        for x in [
+            0.0,
+            -0.0,
+            f32::INFINITY,
+            f32::NEG_INFINITY,
+            f32::NAN,
+            -1.0,
+            -2.0,
+            1e-45,
+            -1e-45,
+            1.0,
+            89.0,
+            -200.0,
+        ] {
+            let same = |x: f32, y: f64| x.to_bits() == (y as f32).to_bits() || x.is_nan() && y.is_nan();
+            assert!(same(log(x), libm::log(x.into())), "log {x}: {}", log(x));
+            assert!(same(log1p(x), libm::log1p(x.into())), "log1p {x}: {}", log1p(x));
+            assert!(same(expm1(x), libm::expm1(x.into())), "expm1 {x}: {}", expm1(x));
+        }
         assert!(erf(-0.0).is_sign_negative() && tanh(-0.0).is_sign_negative());
     }
 }
