@@ -160,6 +160,61 @@ fn activations_compute_what_their_bodies_say() {
     assert_eq!(model.profile(&input).unwrap().1.len(), 4);
 }
 
+/// GELUs that are written out are found, in any order of operands; what looks like one is left alone.
+#[test]
+fn written_out_gelus_are_right() {
+    let gelu = |smooth: &str, last: &str| {
+        format!(
+            "
+const @c: f32[6] = [0.5, 3, 0.044715, 0.7978846, 1, 0.70710677]
+func @main(%x: f32[5000]) -> f32[5000] {{
+  %c = constant @c : f32[6]
+{}  %half = mul %x, %b0 : f32[5000]
+{smooth}  %sum = add %b4, %smooth : f32[5000]
+  %y = mul {last} : f32[5000]
+  return %y
+}}
+",
+            (0..6)
+                .map(|i| format!(
+                    "  %s{i} = slice %c begin=[{i}] end=[{}] step=[1] : f32[1]\n  %b{i} = broadcast %s{i} axes=[0] : f32[5000]\n",
+                    i + 1
+                ))
+                .collect::<String>()
+        )
+    };
+    let tanh = |factor: &str| {
+        format!(
+            "  %cube = pow %x, %b1 : f32[5000]
+  %small = mul %b2, %cube : f32[5000]
+  %inner = add %small, %x : f32[5000]
+  %scaled = mul %inner, {factor} : f32[5000]
+  %smooth = tanh %scaled : f32[5000]
+"
+        )
+    };
+    let erf = "  %scaled = mul %x, %b5 : f32[5000]\n  %smooth = erf %scaled : f32[5000]\n";
+    let texts = [
+        gelu(&tanh("%b3"), "%half, %sum"),
+        gelu(&tanh("%b3"), "%sum, %half"),
+        gelu(erf, "%half, %sum"),
+        gelu(&tanh("%b5"), "%half, %sum"),
+        gelu(&tanh("%b3"), "%x, %sum"),
+        gelu(&tanh("%b3"), "%half, %smooth"),
+    ];
+    let input = [normal(1, &[5000])];
+    for text in texts {
+        let module = parse(&text, "t").unwrap_or_else(|error| panic!("{error}: {text}"));
+        let expected = eval(&module, module.main().unwrap(), &input).unwrap();
+        let expected = [expected.last().unwrap().clone()];
+        for isa in Isa::available() {
+            let [plain, fused] = [false, true].map(|fuse| run(&module, &input, &options(isa, 1, fuse)));
+            compare(&fused, &plain, 0.0).unwrap();
+            compare(&fused, &expected, 1e-6).unwrap();
+        }
+    }
+}
+
 /// An absurd size is an error, not an attempt.
 #[test]
 fn absurd_sizes_are_refused() {

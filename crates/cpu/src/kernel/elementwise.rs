@@ -182,24 +182,30 @@ pub fn activation(isa: Isa, activation: Activation) -> UnaryLoop {
     match activation {
         Activation::Sigmoid => smooth::smooth::<smooth::Sigmoid>(isa).unwrap_or(pick_map::<Sigmoid>(isa)),
         Activation::Silu => smooth::smooth::<smooth::Silu>(isa).unwrap_or(pick_map::<Silu>(isa)),
-        Activation::Gelu => pick_map::<Gelu>(isa),
-        Activation::GeluTanh => pick_map::<GeluTanh>(isa),
+        Activation::Gelu => smooth::smooth::<smooth::Gelu>(isa).unwrap_or(pick_map::<Gelu>(isa)),
+        Activation::GeluTanh => smooth::smooth::<smooth::GeluTanh>(isa).unwrap_or(pick_map::<GeluTanh>(isa)),
     }
 }
 
 struct Square;
 struct Cube;
+struct SquareRoot;
+struct ThreeQuarters;
 
 activations! {
     Square(x) => math::pow(x, 2.0);
     Cube(x) => math::pow(x, 3.0);
+    SquareRoot(x) => math::square_root_power(x);
+    ThreeQuarters(x) => math::three_quarters_power(x);
 }
 
-/// x to a constant power, where that is a product.
+/// x to a constant power, where that is a product, also of roots.
 pub fn power(isa: Isa, exponent: f64) -> Option<UnaryLoop> {
     match exponent {
         2.0 => Some(pick_map::<Square>(isa)),
         3.0 => Some(pick_map::<Cube>(isa)),
+        0.5 => Some(pick_map::<SquareRoot>(isa)),
+        0.75 => Some(pick_map::<ThreeQuarters>(isa)),
         _ => None,
     }
 }
@@ -278,19 +284,20 @@ pub fn unary(isa: Isa, func: UnaryFn, dtype: DType) -> Option<UnaryLoop> {
     }
     if dtype.is_float() {
         type T = f32;
-        if func == UnaryFn::Exp
-            && let Some(exp) = smooth::smooth::<smooth::Exp>(isa)
-        {
-            return Some(exp).filter(|_| !matches!(dtype, DType::F8(..)));
-        }
-        let all = by_func!(
+        let smooth = match func {
+            UnaryFn::Exp => smooth::smooth::<smooth::Exp>(isa),
+            UnaryFn::Tanh => smooth::smooth::<smooth::Tanh>(isa),
+            UnaryFn::Erf => smooth::smooth::<smooth::Erf>(isa),
+            _ => None,
+        };
+        let all = smooth.or(by_func!(
             pick_map,
             Unary<T>,
             UnaryFn,
             isa,
             func,
             [Neg, Abs, Sign, Floor, Ceil, Round, Exp, Expm1, Log, Log1p, Sqrt, Sin, Cos, Tanh, Erf]
-        );
+        ));
         return all.filter(|_| !matches!(dtype, DType::F8(..)));
     }
     with_type!(dtype, T => by_func!(one_map, Unary<T>, UnaryFn, isa, func, [Neg, Abs, Sign, Not]), else None)

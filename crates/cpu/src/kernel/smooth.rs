@@ -1,5 +1,5 @@
-//! Exponentials and sigmoids of many elements, in registers of the level: the steps of `math::exp` with fused
-//! multiply-adds, so that bits differ from it, and from level to level, in the last place. A function has the
+//! Exponentials, sigmoids, tanh, erf and GELU of many elements, in registers of the level: the steps of `math.rs`
+//! with fused multiply-adds, so that bits differ from it, and from level to level, in the last place. A function has the
 //! same bits wherever it is computed at a level: alone, or as a part of an activation.
 //!
 //! The floor is some 10 multiply-adds, 8 other steps and a division: 16 cycles per 16 elements on Zen 4, where
@@ -9,8 +9,9 @@
 
 use super::elementwise::UnaryLoop;
 use super::lanes::{LANES, Lanes};
+use super::math::{self, Ratio};
 use crate::isa::Isa;
-use std::f32::consts::LOG2_E;
+use std::f32::consts::{FRAC_1_SQRT_2, LOG2_E};
 
 /// A function of one element.
 trait Smooth {
@@ -22,6 +23,10 @@ trait Smooth {
 pub struct Exp;
 pub struct Sigmoid;
 pub struct Silu;
+pub struct Tanh;
+pub struct Erf;
+pub struct Gelu;
+pub struct GeluTanh;
 
 impl Smooth for Exp {
     /// As [`math::exp`], step by step; NaN passes through every one.
@@ -60,6 +65,77 @@ impl Smooth for Silu {
     unsafe fn lanes<L: Lanes>(x: L) -> L {
         // SAFETY: passed on.
         unsafe { x.mul(Sigmoid::lanes(x)) }
+    }
+}
+
+/// NaN passes through every step.
+///
+/// # Safety
+/// See [`Lanes`].
+#[inline(always)]
+unsafe fn odd_ratio<L: Lanes, const P: usize, const Q: usize>(x: L, ratio: &Ratio<P, Q>) -> L {
+    // SAFETY: passed on.
+    unsafe {
+        let x = x.clamp(-ratio.limit, ratio.limit);
+        let square = x.mul(x);
+        let above = x.mul(polynomial(&ratio.p, square));
+        above.div(polynomial(&ratio.q, square)).clamp(-1.0, 1.0)
+    }
+}
+
+/// Coefficients: highest power first.
+///
+/// # Safety
+/// See [`Lanes`].
+#[inline(always)]
+unsafe fn polynomial<L: Lanes, const N: usize>(coefficients: &[f32; N], x: L) -> L {
+    // SAFETY: passed on.
+    unsafe {
+        let mut sum = L::splat(coefficients[0]);
+        for &coefficient in &coefficients[1..] {
+            sum = sum.mul_add(x, L::splat(coefficient));
+        }
+        sum
+    }
+}
+
+impl Smooth for Tanh {
+    #[inline(always)]
+    unsafe fn lanes<L: Lanes>(x: L) -> L {
+        // SAFETY: passed on.
+        unsafe { odd_ratio(x, &math::TANH) }
+    }
+}
+
+impl Smooth for Erf {
+    #[inline(always)]
+    unsafe fn lanes<L: Lanes>(x: L) -> L {
+        // SAFETY: passed on.
+        unsafe { odd_ratio(x, &math::ERF) }
+    }
+}
+
+impl Smooth for Gelu {
+    /// Op by op what the body of the composite says, so that the bits are its own; so below.
+    #[inline(always)]
+    unsafe fn lanes<L: Lanes>(x: L) -> L {
+        // SAFETY: passed on.
+        unsafe {
+            let erf = Erf::lanes(x.mul(L::splat(FRAC_1_SQRT_2)));
+            x.mul(L::splat(0.5)).mul(erf.add(L::splat(1.0)))
+        }
+    }
+}
+
+impl Smooth for GeluTanh {
+    #[inline(always)]
+    unsafe fn lanes<L: Lanes>(x: L) -> L {
+        // SAFETY: passed on.
+        unsafe {
+            let sum = x.add(x.mul(x).mul(x).mul(L::splat(0.044715)));
+            let tanh = Tanh::lanes(sum.mul(L::splat(0.797_884_6)));
+            x.mul(L::splat(0.5)).mul(tanh.add(L::splat(1.0)))
+        }
     }
 }
 
@@ -105,7 +181,7 @@ mod x86 {
     }
 }
 
-/// The loop of a level; `None` where there are no fused multiply-adds, and `math::exp` is as good.
+/// The loop of a level; `None` where there are no fused multiply-adds, and `math.rs` is as good.
 #[allow(private_bounds)]
 pub fn smooth<S: Smooth>(isa: Isa) -> Option<UnaryLoop> {
     match isa {
@@ -122,6 +198,11 @@ pub fn smooth<S: Smooth>(isa: Isa) -> Option<UnaryLoop> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::f64::consts::FRAC_1_SQRT_2 as F64_ROOT;
+
+    fn gelu_tanh(x: f64) -> f64 {
+        x * 0.5 * (libm::tanh((x + x * x * x * 0.044715) * (2.0 / std::f64::consts::PI).sqrt()) + 1.0)
+    }
 
     /// Largest error in units of the last place over all f32 in steps, of results that are at least `floor`, and
     /// in units of that for smaller ones; extremes exactly.
@@ -154,6 +235,30 @@ mod tests {
             check("exp", smooth::<Exp>(isa), libm::exp, f32::MIN_POSITIVE.into(), 2.0);
             // Below -88.7 the exponential is infinite, as the composite's body says, and the result 0.
             check("sigmoid", smooth::<Sigmoid>(isa), |x| 1.0 / (1.0 + libm::exp(-x)), 1e-30, 3.0);
+            check("tanh", smooth::<Tanh>(isa), libm::tanh, f32::MIN_POSITIVE.into(), 4.0);
+            check("erf", smooth::<Erf>(isa), libm::erf, f32::MIN_POSITIVE.into(), 4.0);
+            // Below zero the sum with 1 cancels, as the bodies of the composites say.
+            check("gelu", smooth::<Gelu>(isa), |x| x * 0.5 * (libm::erf(x * F64_ROOT) + 1.0), 4.0, 3.0);
+            check("gelu_tanh", smooth::<GeluTanh>(isa), gelu_tanh, 4.0, 3.0);
+        }
+    }
+
+    #[test]
+    fn ends_are_exact() {
+        let x = [f32::INFINITY, f32::NEG_INFINITY, 1e9, -1e9, -0.0, 1e-45, -3e-39, f32::NAN];
+        for isa in Isa::available() {
+            let run = |run: Option<UnaryLoop>, expected: [f32; 8]| {
+                let mut y = expected;
+                // SAFETY: both have eight elements.
+                run.into_iter().for_each(|run| unsafe { run(x.as_ptr().cast(), y.as_mut_ptr().cast(), 8) });
+                let bits = |x: [f32; 8]| x.map(|x| if x.is_nan() { 0 } else { x.to_bits() });
+                assert_eq!(bits(y), bits(expected), "{y:?}, not {expected:?}");
+            };
+            run(smooth::<Tanh>(isa), [1.0, -1.0, 1.0, -1.0, -0.0, 1e-45, -3e-39, f32::NAN]);
+            run(smooth::<Erf>(isa), [1.0, -1.0, 1.0, -1.0, -0.0, 1e-45, -3.385_138e-39, f32::NAN]);
+            let gelu = [f32::INFINITY, f32::NAN, 1e9, -0.0, -0.0, 0.0, -1.5e-39, f32::NAN];
+            run(smooth::<Gelu>(isa), gelu);
+            run(smooth::<GeluTanh>(isa), gelu);
         }
     }
 }

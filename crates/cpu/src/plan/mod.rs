@@ -11,6 +11,7 @@ mod attention;
 mod blocked;
 pub mod check;
 mod conv;
+mod gelu;
 mod groups;
 pub mod layout;
 mod lower;

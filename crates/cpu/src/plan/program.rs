@@ -1,16 +1,18 @@
 //! Makes the register program of a group of elementwise nodes. Values of 16-bit floats are f32 in registers.
 
 use super::Planner;
+use super::gelu;
+use super::groups::is_reshape;
 use crate::flat::{FlatNode, ValueIndex, Work};
 use crate::isa::Isa;
 use crate::kernel::elementwise::{self, UnaryLoop};
 use crate::kernel::half;
-use crate::recognise::Composite;
+use crate::recognise::{Activation, Composite};
 use crate::step::program::{Input, Instr, Program, Slot};
 use crate::view::View;
 use pando_base::{BinaryFn, DType, UnaryFn};
 use pando_graph::Op;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A program and what its inputs are.
 pub(super) struct Drafted {
@@ -50,11 +52,38 @@ pub(super) fn draft(planner: &mut Planner, root: usize, members: &[usize]) -> Dr
         registers: 0,
     };
     // In program order every operand's slot exists before its use; recursion could be deep.
-    for &node in members {
-        builder.node(&flat.nodes[node]);
+    for (node, gelu) in needed(builder.planner, &builder.makers, result, members) {
+        match gelu {
+            Some((activation, x)) => builder.activation(node, activation, x),
+            None => builder.node(node),
+        }
     }
     let slot = builder.slots[&result];
     builder.finish(slot, ty.dtype)
+}
+
+/// The members that are not a GELU's own, in order, with what GELUs are of.
+fn needed<'a>(
+    planner: &Planner<'a>,
+    makers: &FxHashMap<ValueIndex, usize>,
+    result: ValueIndex,
+    members: &[usize],
+) -> Vec<(&'a FlatNode, Option<(Activation, ValueIndex)>)> {
+    let mut read = FxHashSet::from_iter([result]);
+    let mut needed = Vec::new();
+    for &member in members.iter().rev() {
+        let node = &planner.flat.nodes[member];
+        if read.contains(&node.results[0]) {
+            let gelu = gelu::gelu_of(planner, makers, node.results[0]);
+            match gelu {
+                Some((_, x)) => read.extend([x]),
+                None => read.extend(node.operands.iter().copied()),
+            }
+            needed.push((node, gelu));
+        }
+    }
+    needed.reverse();
+    needed
 }
 
 impl Builder<'_, '_> {
@@ -92,16 +121,27 @@ impl Builder<'_, '_> {
 
     /// A small constant power of a value: products instead of a logarithm.
     fn power(&mut self, node: &FlatNode) -> Option<Slot> {
-        let &[x, exponent] = node.operands.as_slice() else { return None };
+        let &[x, mut exponent] = node.operands.as_slice() else { return None };
         let is_power = matches!(node.work, Work::Op(Op::Binary(BinaryFn::Pow)));
         let dtype = self.planner.flat.values[x].dtype;
-        if !is_power || !dtype.is_float() || self.makers.contains_key(&exponent) {
+        // A reshape in the group is a view outside: powers have the same bits, however nodes are grouped.
+        while let Some(&maker) = self.makers.get(&exponent) {
+            let maker = &self.planner.flat.nodes[maker];
+            exponent = *maker.operands.first().filter(|_| is_reshape(maker))?;
+        }
+        if !is_power || !dtype.is_float() {
             return None;
         }
         let kernel = elementwise::power(self.isa, self.planner.constant_of(exponent)?)?;
         let x = self.slot(x);
         let y = self.unary(kernel, x);
         Some(self.rounded(y, dtype, false))
+    }
+
+    fn activation(&mut self, node: &FlatNode, activation: Activation, x: ValueIndex) {
+        let x = self.slot(x);
+        let y = self.unary(elementwise::activation(self.isa, activation), x);
+        self.slots.insert(node.results[0], y);
     }
 
     fn node(&mut self, node: &FlatNode) {
@@ -113,10 +153,7 @@ impl Builder<'_, '_> {
         let op = match &node.work {
             Work::Op(op) => op,
             Work::Composite(Composite::Activation(activation)) => {
-                let kernel = elementwise::activation(self.isa, *activation);
-                let slot = self.unary(kernel, operands[0]);
-                self.slots.insert(node.results[0], slot);
-                return;
+                return self.activation(node, *activation, node.operands[0]);
             }
             _ => unreachable!("groups hold elementwise nodes"),
         };
