@@ -3,10 +3,10 @@
 //! 1,472. Medians (and, since machines are shared, best) of `ROUNDS` rounds, all configurations in turn within
 //! a round.
 //!
-//! Replicas cost nothing. Of tiles, 256 times as many (64 to 16,384, eleven times the largest chip) take 15 times the
-//! 0.14 ms: more tiles admit more splits, which the search bounds rather than tries; an exchange looks at every tile
-//! once, about 15 ns; the rest follows the classes and runs of tiles of the layouts. On two cores shared with
-//! others: 0.14 ms at 64 tiles, 0.5 at 1,472, 2.1 at 16,384; program text 4.6 to 6.7 kB.
+//! Replicas cost nothing. Of tiles, 256 times as many (64 to 16,384, eleven times the largest chip) take 11 times the
+//! fifth of a millisecond: more tiles admit more splits, which the search bounds rather than tries; an exchange looks at
+//! every tile once, about 15 ns; the rest follows the classes and runs of tiles of the layouts. On two cores shared
+//! with others: 0.2 ms at 64 tiles, 0.6 at 1,472, 2.5 at 16,384; program text 4.2 to 5.8 kB.
 //!
 //! `cargo bench -p pando-lower -- --json` prints one JSON object.
 
