@@ -131,6 +131,24 @@ fn scale_of(c: &Ctx, q: ValueId) -> Result<f64> {
     Ok(c.float_opt("scale").filter(|&scale| scale != 0.0).unwrap_or(1.0 / (size as f64).sqrt()))
 }
 
+/// Attention by head with what the operators say alike: input 5 is added to the scores, a mask is another input, and
+/// `unidirectional` hides what comes later. The heads of the result are joined.
+fn masked_attention(c: &mut Ctx, [q, k, v]: [ValueId; 3], mask_input: usize) -> Result<ValueId> {
+    let (dtype, t) = (c.dtype(q), c.dims(k)[2].clone());
+    let mut bias = c.opt(5)?;
+    if let Some(mask) = c.opt(mask_input)? {
+        let mask = mask_bias(c, mask, &t, dtype)?;
+        bias = Some(joined(c, bias, mask)?);
+    }
+    if c.flag("unidirectional", false) {
+        let causal = causal_bias(c, q, k, dtype, 0)?;
+        bias = Some(joined(c, bias, causal)?);
+    }
+    let scale = scale_of(c, q)?;
+    let output = attend_as_composite(c, Heads { q, k, v, bias, scale, softcap: 0.0, precision: None })?;
+    merge_heads(c, output)
+}
+
 /// One projection for queries, keys and values.
 pub(super) fn attention(c: &mut Ctx) -> Result<Vec<Value>> {
     let (x, weights) = (c.x(0)?, c.x(1)?);
@@ -155,19 +173,8 @@ pub(super) fn attention(c: &mut Ctx) -> Result<Vec<Value>> {
         let (past_k, past_v) = (c.pick(past, 0, 0)?, c.pick(past, 0, 1)?);
         (k, v) = (c.b.concat(&[past_k, k], 2)?, c.b.concat(&[past_v, v], 2)?);
     }
-    let (dtype, t) = (c.dtype(q), c.dims(k)[2].clone());
-    let mut bias = c.opt(5)?;
-    if let Some(mask) = c.opt(3)? {
-        let mask = mask_bias(c, mask, &t, dtype)?;
-        bias = Some(joined(c, bias, mask)?);
-    }
-    if c.flag("unidirectional", false) {
-        let causal = causal_bias(c, q, k, dtype, 0)?;
-        bias = Some(joined(c, bias, causal)?);
-    }
-    let scale = scale_of(c, q)?;
-    let output = attend_as_composite(c, Heads { q, k, v, bias, scale, softcap: 0.0, precision: None })?;
-    let mut results = vec![merge_heads(c, output)?];
+    let merged = masked_attention(c, [q, k, v], 3)?;
+    let mut results = vec![merged];
     if c.has_output(1) {
         let (k, v) = (c.unsqueeze(k, &[0])?, c.unsqueeze(v, &[0])?);
         results.push(c.b.concat(&[k, v], 0)?);
@@ -204,19 +211,7 @@ pub(super) fn multi_head_attention(c: &mut Ctx) -> Result<Vec<Value>> {
     if let (Some(past_k), Some(past_v)) = (c.opt(6)?, c.opt(7)?) {
         (k, v) = (c.b.concat(&[past_k, k], 2)?, c.b.concat(&[past_v, v], 2)?);
     }
-    let (dtype, t) = (c.dtype(q), c.dims(k)[2].clone());
-    let mut bias = c.opt(5)?;
-    if let Some(mask) = c.opt(4)? {
-        let mask = mask_bias(c, mask, &t, dtype)?;
-        bias = Some(joined(c, bias, mask)?);
-    }
-    if c.flag("unidirectional", false) {
-        let causal = causal_bias(c, q, k, dtype, 0)?;
-        bias = Some(joined(c, bias, causal)?);
-    }
-    let scale = scale_of(c, q)?;
-    let output = attend_as_composite(c, Heads { q, k, v, bias, scale, softcap: 0.0, precision: None })?;
-    let merged = merge_heads(c, output)?;
+    let merged = masked_attention(c, [q, k, v], 4)?;
     Ok(values(c, &[merged, k, v]))
 }
 
