@@ -8,6 +8,7 @@ mod emit;
 pub mod errors;
 mod fit;
 mod flops;
+mod fold;
 mod layouts;
 mod place;
 mod plan;

@@ -2,6 +2,7 @@
 //! lowered is found.
 
 use crate::errors;
+use crate::fold::folded;
 use crate::rewrite::{simpler, without_unused};
 use pando_base::{DType, Id, Result, SideTable};
 use pando_graph::{
@@ -9,7 +10,7 @@ use pando_graph::{
 };
 use rustc_hash::FxHashMap;
 
-/// A module whose first function is `main`, without calls and with operations in simpler terms: callees' nodes stand in their place. The functions
+/// A module whose first function is `main`, without calls, with operations in simpler terms, and with small constants folded: callees' nodes stand in their place. The functions
 /// that branches and loops run follow, each of them without calls, too. Names of inlined values get the
 /// callee's name before them.
 pub fn inline_calls(module: &Module) -> Result<Module> {
@@ -91,7 +92,8 @@ impl Inliner<'_> {
         prefix: &str,
         target: &mut Func,
     ) -> Vec<ValueId> {
-        if let Some(result) = simpler(&mut self.out, node, &operands, target) {
+        let known = folded(&mut self.out, &node.op, &operands, target);
+        if let Some(result) = known.or_else(|| simpler(&mut self.out, node, &operands, target)) {
             keep_name(&source.values[node.results[0]].name, result, prefix, target);
             return vec![result];
         }

@@ -278,6 +278,7 @@ fn json(
         "utilisation": totals.utilisation,
         "energy_j_per_item": totals.energy_j_per_item,
         "price_usd": machine.price_usd,
+        "price_usd_per_million": totals.price_usd_per_million,
         "trust": profile.trust,
         "exact": exact,
     })

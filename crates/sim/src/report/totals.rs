@@ -2,7 +2,7 @@
 
 use pando_base::DType;
 use pando_machine::Machine;
-use pando_profile::{Step, StepKind, Totals, reduce};
+use pando_profile::{SERVICE_YEARS, Step, StepKind, Totals, reduce};
 use pando_tile::{Kernel, Program};
 
 pub fn totals(program: &Program, machine: &Machine, steps: &[Step], items_per_run: u64) -> Totals {
@@ -27,8 +27,13 @@ pub fn totals(program: &Program, machine: &Machine, steps: &[Step], items_per_ru
         host_in_bytes: host(StepKind::HostIn),
         host_out_bytes: host(StepKind::HostOut),
         energy_j_per_item: chip_power_w(machine).map(|watts| watts * seconds / items_per_run.max(1) as f64),
+        price_usd_per_million: chip_price_usd(machine).map(|dollars| {
+            dollars * seconds / (SERVICE_YEARS * SECONDS_PER_YEAR) / items_per_run.max(1) as f64 * 1e6
+        }),
     }
 }
+
+const SECONDS_PER_YEAR: f64 = 365.0 * 86_400.0;
 
 fn utilisation(flops: f64, possible: f64) -> f64 {
     if possible > 0.0 { flops / possible } else { 0.0 }
@@ -38,6 +43,11 @@ fn utilisation(flops: f64, possible: f64) -> f64 {
 fn chip_power_w(machine: &Machine) -> Option<f64> {
     let share = machine.power_w.map(|watts| watts / f64::from(machine.chips.max(1)));
     share.or(machine.chip.power_w)
+}
+
+/// One chip's share of the system's list price.
+fn chip_price_usd(machine: &Machine) -> Option<f64> {
+    machine.price_usd.map(|dollars| dollars / f64::from(machine.chips.max(1)))
 }
 
 /// Input format of the widest matrix kernel, in the machine files' spelling; f32 without any.
