@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::options;
+use common::{options, run};
 use pando_base::{DType, Shape, Tensor};
 use pando_cpu::{CompileOptions, Input, Isa, Variable, compile, compile_stateful};
 use pando_graph::generate::{GenerateOptions, Source, generate};
@@ -71,7 +71,7 @@ fn f32s(sizes: &[u64], values: &[f64]) -> Tensor {
 }
 
 /// Runs a text's `main` in place; returns the other results.
-fn run(model: &pando_cpu::Model, state: &mut [Variable], inputs: &[Tensor]) -> Vec<Tensor> {
+fn step(model: &pando_cpu::Model, state: &mut [Variable], inputs: &[Tensor]) -> Vec<Tensor> {
     let inputs: Vec<Input> = inputs.iter().map(Input::from).collect();
     model.run_in_place(&mut state.iter_mut().collect::<Vec<_>>(), &inputs).unwrap()
 }
@@ -86,7 +86,7 @@ fn state_that_changes_places() {
     let model = compiled(text, 2, &[(0, 0), (1, 1)]);
     let (a, b) = (f32s(&[2], &[1.0, 2.0]), f32s(&[2], &[3.0, 4.0]));
     let mut state = [Variable::new(a.clone()), Variable::new(b.clone())];
-    assert!(run(&model, &mut state, &[]).is_empty());
+    assert!(step(&model, &mut state, &[]).is_empty());
     assert_eq!([state[0].tensor(), state[1].tensor()], [&b, &a]);
 }
 
@@ -97,7 +97,7 @@ fn clones_stay_as_they_were() {
     let model = compiled(text, 1, &[(0, 0)]);
     let old = f32s(&[2], &[1.0, 2.0]);
     let mut state = [Variable::new(old.clone())];
-    run(&model, &mut state, &[f32s(&[2], &[10.0, 10.0])]);
+    step(&model, &mut state, &[f32s(&[2], &[10.0, 10.0])]);
     assert_eq!(old, f32s(&[2], &[1.0, 2.0]));
     assert_eq!(state[0].tensor(), &f32s(&[2], &[11.0, 12.0]));
 }
@@ -122,10 +122,10 @@ fn updates_are_written_where_the_state_is() {
     let inputs = [normal(3, &[8, 64]), normal(4, &[8, 64])];
     let all: Vec<Tensor> = tensors.iter().chain(&inputs).cloned().collect();
     let expected =
-        compile(&parse(text, "test.graph").unwrap(), &CompileOptions::default()).unwrap().run(&all).unwrap();
+        run(&parse(text, "test.graph").unwrap(), &all, &CompileOptions::default());
     let mut state = tensors.map(|tensor| Variable::new(f32s(&[64, 64], &tensor.to_f64())));
     let before: Vec<*const u8> = state.iter().map(|variable| variable.tensor().bytes().as_ptr()).collect();
-    assert_eq!(run(&model, &mut state, &inputs), expected[..1]);
+    assert_eq!(step(&model, &mut state, &inputs), expected[..1]);
     assert_eq!([state[1].tensor(), state[0].tensor()], [&expected[1], &expected[2]]);
     let after: Vec<*const u8> = state.iter().map(|variable| variable.tensor().bytes().as_ptr()).collect();
     assert_eq!(before, after);
@@ -145,12 +145,12 @@ fn packed_state_follows_its_changes() {
     let x = f32s(&[32, 64], &vec![1.0; 32 * 64]);
     let mut state = [Variable::new(f32s(&[64, 64], &vec![1.0; 64 * 64]))];
     let all = |value: f64| f32s(&[32, 64], &vec![value; 32 * 64]);
-    assert_eq!(run(&model, &mut state, std::slice::from_ref(&x)), [all(64.0)]);
+    assert_eq!(step(&model, &mut state, std::slice::from_ref(&x)), [all(64.0)]);
     state[0].tensor_mut().as_mut_slice::<f32>().unwrap().fill(2.0);
-    assert_eq!(run(&model, &mut state, std::slice::from_ref(&x)), [all(128.0)]);
+    assert_eq!(step(&model, &mut state, std::slice::from_ref(&x)), [all(128.0)]);
     // Another variable in its place is another state, too.
     state[0] = Variable::new(f32s(&[64, 64], &vec![3.0; 64 * 64]));
-    assert_eq!(run(&model, &mut state, std::slice::from_ref(&x)), [all(192.0)]);
+    assert_eq!(step(&model, &mut state, std::slice::from_ref(&x)), [all(192.0)]);
 }
 
 #[test]
