@@ -14,7 +14,8 @@ fn options() -> GenerateOptions {
     let families = GenerateOptions::default().families;
     GenerateOptions {
         families: families.into_iter().filter(|family| !without.contains(family)).collect(),
-        dtypes: vec![DType::F32, DType::F32, DType::F16],
+        // Folded constants are rounded even here: those of f16 would be too coarse.
+        dtypes: vec![DType::F32],
         special_values: false,
         max_nodes: 10,
         max_elements: 128,
@@ -124,7 +125,7 @@ fn check(program: &Program, seed: u64) -> Outcome {
     let largest =
         here.iter().flatten().fold(0.0f64, |largest, x| if x.abs() <= largest { largest } else { x.abs() });
     let scale = 1.0 + fine.abs() + largest;
-    if !(scale < 1e5) || (coarse - fine).abs() > 1e-5 * scale {
+    if scale.is_nan() || scale > 1e5 || (coarse - fine).abs() > 1e-5 * scale {
         return Outcome::NotSmooth;
     }
     if !analytic.is_finite() {
