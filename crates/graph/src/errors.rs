@@ -152,3 +152,7 @@ pub fn wrong_seed(output: &TensorType, seed: &TensorType) -> Error {
 pub fn not_differentiable(op: &str, why: &str) -> Error {
     Error::new(format!("{op} has no gradient: {why}"))
 }
+
+pub fn no_channels(ty: &TensorType) -> Error {
+    Error::new(format!("{ty} has no channels to normalize; give it the form [N, C, …]"))
+}

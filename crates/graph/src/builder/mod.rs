@@ -1,9 +1,10 @@
 //! Builds modules one op at a time. On insertion an op is simplified where that changes no bit of the
 //! result (`simplify.rs`), computed at once if its operands are small constants, and shared with an equal
 //! op that stands already. Finishing a function drops what its results do not need.
-//! `helpers.rs` has a method per op, `composites.rs` softmax and its like, `cone.rs` values before their
+//! `helpers.rs` has a method per op, `composites.rs` softmax and its like, `batch_norm.rs` one with several results, `cone.rs` values before their
 //! function is finished, `rebuild.rs` runs a whole module through a builder, `order.rs` exchanges nodes.
 
+mod batch_norm;
 mod composites;
 mod cone;
 mod helpers;
@@ -44,6 +45,8 @@ pub struct Builder {
     dense: FxHashMap<(DType, Shape, Vec<u8>), ConstId>,
     /// Bodies of composites by name, attributes and argument types.
     composites: FxHashMap<(String, Vec<TensorType>), FuncId>,
+    /// Name and key of each of them.
+    composite_keys: FxHashMap<FuncId, (String, String)>,
     /// See `grad/control.rs`.
     pub(crate) gradient_funcs: FxHashMap<GradientKey, GradientFunc>,
 }
@@ -258,6 +261,11 @@ impl Builder {
 
     fn frame(&mut self) -> &mut Frame {
         self.frames.last_mut().expect("a function has begun")
+    }
+
+    /// What a composite of this builder was built with: its name and key.
+    pub(crate) fn composite_key(&self, func: FuncId) -> Option<(String, String)> {
+        self.composite_keys.get(&func).cloned()
     }
 
     pub(crate) fn func(&self) -> &Func {
