@@ -68,6 +68,14 @@ impl<'a> Input<'a> {
 }
 
 impl Input<'_> {
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
     /// A copy.
     pub fn to_tensor(&self) -> Tensor {
         Tensor::from_bytes(self.dtype, self.shape.clone(), self.bytes).expect("`new` has compared the sizes")

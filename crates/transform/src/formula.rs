@@ -51,11 +51,7 @@ impl<'b> Formula<'b> {
     }
 
     /// What `build` makes; after an error `otherwise` stands for everything.
-    fn build(
-        &'b self,
-        otherwise: ValueId,
-        build: impl FnOnce(&mut Builder) -> Result<ValueId>,
-    ) -> Expr<'b> {
+    fn build(&'b self, otherwise: ValueId, build: impl FnOnce(&mut Builder) -> Result<ValueId>) -> Expr<'b> {
         if self.error.borrow().is_some() {
             return self.at(otherwise);
         }
@@ -141,7 +137,8 @@ impl<'f> Expr<'f> {
         self.formula.build(on_true.value, |b| {
             let widest = [self, on_true, on_false].map(|expr| b.ty(expr.value).dims.clone());
             let dims = widest.into_iter().max_by_key(|dims| dims.len()).expect("there are three");
-            let [condition, on_true, on_false] = [self, on_true, on_false].map(|x| widened(b, x.value, &dims));
+            let [condition, on_true, on_false] =
+                [self, on_true, on_false].map(|x| widened(b, x.value, &dims));
             b.select(condition?, on_true?, on_false?)
         })
     }

@@ -28,8 +28,7 @@ pub fn all_finite(b: &mut Builder, values: &[ValueId]) -> Result<ValueId> {
     let finite = |&value: &ValueId| {
         let x = f.at(value);
         let axes: Vec<usize> = (0..x.dims().len()).collect();
-        // NaN and infinities minus themselves are NaN.
-        (x - x).eq(0.0).then(|b, finite| b.reduce(ReduceFn::And, finite, &axes))
+        x.abs().lt(f64::INFINITY).then(|b, finite| b.reduce(ReduceFn::And, finite, &axes))
     };
     let all = values.iter().map(finite).reduce(Expr::and);
     let all = all.unwrap_or_else(|| f.scalar(DType::Bool, 1.0));

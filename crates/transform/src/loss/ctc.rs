@@ -10,7 +10,7 @@ use pando_graph::{Builder, Dims, FuncId, Op, Pad, TensorType, ValueId, known_dim
 /// The logarithm of what is impossible: finite, so that differences of two are no NaN.
 const NEVER: f64 = -1e30;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ctc {
     /// The class that stands for no label.
     pub blank: u64,
@@ -18,12 +18,6 @@ pub struct Ctc {
     pub zero_infinity: bool,
     /// The mean is over samples, each divided by the number of its labels.
     pub reduction: Reduction,
-}
-
-impl Default for Ctc {
-    fn default() -> Self {
-        Ctc { blank: 0, zero_infinity: false, reduction: Reduction::default() }
-    }
 }
 
 /// `log_probs` `[T,N,C]`; `targets` `[N,S]`, padded with anything; both lengths `[N]`, all in integer types. The
@@ -77,7 +71,12 @@ impl Sizes {
         }
         let (steps, samples, classes) = (logs_shape[0], logs_shape[1], logs_shape[2]);
         if !targets.dtype.is_int() || targets_shape.rank() != 2 || targets_shape[0] != samples {
-            return Err(errors::wrong_loss_operand("ctc", "the target", format!("integers [{samples},S]"), targets));
+            return Err(errors::wrong_loss_operand(
+                "ctc",
+                "the target",
+                format!("integers [{samples},S]"),
+                targets,
+            ));
         }
         for lengths in [input_lengths, target_lengths] {
             if !lengths.dtype.is_int() || lengths.shape() != Some(Shape::from([samples])) {
@@ -198,9 +197,7 @@ impl Sizes {
     fn at_the_end(&self, b: &mut Builder, alphas: ValueId, lengths: ValueId) -> Result<ValueId> {
         let f = Formula::new(b);
         let [alphas, lengths] = f.all([alphas, lengths]);
-        let number = lengths.then(|b, _| {
-            b.iota(TensorType { dtype: DType::I32, dims: self.by_state() }, 1)
-        });
+        let number = lengths.then(|b, _| b.iota(TensorType { dtype: DType::I32, dims: self.by_state() }, 1));
         let last = (lengths * 2.0).broadcast(self.by_state(), &[0]);
         let ends = [last, last - 1.0].map(|state| number.eq(state).pick(alphas, 0.0).sum_over(&[1]));
         let label = lengths.gt(0.0).pick(ends[1], NEVER);
@@ -213,4 +210,3 @@ fn log_sum<'f>([a, b, c]: [Expr<'f>; 3]) -> Expr<'f> {
     let most = a.max(b).max(c);
     most + ((a - most).exp() + (b - most).exp() + (c - most).exp()).log()
 }
-

@@ -147,7 +147,12 @@ pub fn hinge_embedding(
 }
 
 /// `log(1 + exp(-y x))`
-pub fn soft_margin(b: &mut Builder, input: ValueId, target: ValueId, reduction: Reduction) -> Result<ValueId> {
+pub fn soft_margin(
+    b: &mut Builder,
+    input: ValueId,
+    target: ValueId,
+    reduction: Reduction,
+) -> Result<ValueId> {
     of_pairs(b, "soft_margin", [input, target], reduction, |x, y| (-y * x).exp().log1p())
 }
 
