@@ -29,6 +29,7 @@ fn does_not_fit() {
     profile.fit.over_bytes = 100;
     profile.fit.remedy = "use a smaller micro-batch".into();
     profile.totals.energy_j_per_item = None;
+    profile.totals.price_usd_per_million = None;
     profile.memory.gap_bytes = None;
     profile.trust = Default::default();
     check("does_not_fit", &table(&profile, Style::Plain));

@@ -67,7 +67,7 @@ fn write(folder: &Path, programs: &[&str], state: &State) -> io::Result<()> {
         version: VERSION,
         programs: programs.iter().map(|&name| name.into()).collect(),
         tensors: tensors.clone(),
-        state: state.names.iter().zip(&state.tensors).map(entry).collect(),
+        state: state.names.iter().zip(state.tensors()).map(entry).collect(),
     };
     let mut text = serde_json::to_vec_pretty(&manifest)?;
     text.push(b'\n');
@@ -116,7 +116,7 @@ fn write_whole(path: &Path, write: impl FnOnce(&Path) -> io::Result<()>) -> io::
 }
 
 fn write_tensors(path: &Path, state: &State) -> io::Result<()> {
-    let named = state.names.iter().zip(&state.tensors);
+    let named = state.names.iter().zip(state.tensors());
     let views = named.map(|(name, tensor)| Ok((name, view(tensor)?))).collect::<io::Result<Vec<_>>>()?;
     safetensors::serialize_to_file(views, None, path).map_err(io::Error::other)
 }
@@ -151,7 +151,7 @@ pub(crate) fn load(folder: &Path, state: &mut State, extent: Extent) -> Result<(
     let bytes = fs::read(&path).map_err(|reason| errors::damaged(&path, reason))?;
     let stored = SafeTensors::deserialize(&bytes).map_err(|reason| errors::damaged(&path, reason))?;
     // All is read and compared before anything changes.
-    let read = |place: usize| read_tensor(&path, &stored, &state.names[place], &state.tensors[place]);
+    let read = |place: usize| read_tensor(&path, &stored, &state.names[place], state.tensor(place));
     let tensors = (0..state.names.len()).map(read).collect::<Result<Vec<_>>>()?;
     tensors.into_iter().enumerate().for_each(|(place, tensor)| state.put(place, tensor));
     Ok(())
@@ -190,7 +190,7 @@ fn check_state(folder: &Path, manifest: &Manifest, state: &State, extent: Extent
     }
     for entry in &manifest.state {
         let Ok(place) = state.place(&entry.name) else { continue };
-        let expected = type_of(&state.tensors[place]);
+        let expected = type_of(state.tensor(place));
         if entry.ty != expected {
             return Err(errors::wrong_type_in_checkpoint(folder, &entry.name, expected, &entry.ty));
         }

@@ -3,16 +3,17 @@
 use crate::errors;
 use crate::state::{State, type_of};
 use pando_base::{Result, Tensor};
-use pando_cpu::{CompileOptions, Input, Model, compile_owned};
+use pando_cpu::{CompileOptions, Input, Model, compile_stateful};
 use pando_graph::{Dim, Func, TensorType, validate};
 use pando_transform::Program;
 
 pub(crate) struct Compiled {
     pub name: String,
     model: Model,
-    /// Places in the state.
+    /// Places in the state; those of `writes` that are read, too, are written in place.
     reads: Vec<usize>,
-    writes: Vec<usize>,
+    /// Places of what is written and not read: the first results that are no state that is read.
+    fresh: Vec<usize>,
     pub inputs: Vec<(String, TensorType)>,
     pub outputs: Vec<String>,
 }
@@ -28,23 +29,25 @@ impl Compiled {
         check_count(&name, "results", program.writes.len() + program.outputs.len(), results.len())?;
         let reads = places(&program.reads, &params, state).map_err(in_program)?;
         let writes = places(&program.writes, &results, state).map_err(in_program)?;
-        if let Some(twice) = (1..writes.len()).find(|&at| writes[..at].contains(&writes[at])) {
-            return Err(in_program(errors::duplicate("written state", &program.writes[twice])));
-        }
+        check_unique("read state", &program.reads).map_err(in_program)?;
+        check_unique("written state", &program.writes).map_err(in_program)?;
         let inputs = input_types(func, reads.len());
         let inputs = program.inputs.into_iter().zip(inputs).collect();
-        let model = compile_owned(program.module, options).map_err(in_program)?;
-        Ok(Compiled { name, model, reads, writes, inputs, outputs: program.outputs })
+        let replaced = |(result, place): (usize, &usize)| {
+            reads.iter().position(|other| other == place).map(|param| (param, result))
+        };
+        let aliases: Vec<(usize, usize)> = writes.iter().enumerate().filter_map(replaced).collect();
+        let fresh = writes.into_iter().filter(|place| !reads.contains(place)).collect();
+        let model = compile_stateful(program.module, reads.len(), &aliases, options).map_err(in_program)?;
+        Ok(Compiled { name, model, reads, fresh, inputs, outputs: program.outputs })
     }
 
-    /// Runs the program on the state, and gives its outputs. After an error the state is as it was.
+    /// Runs the program on the state, and gives its outputs. Inputs that do not fit change nothing.
     pub fn run(&self, state: &mut State, inputs: &[Input]) -> Result<Vec<Tensor>> {
         self.check_inputs(inputs)?;
-        let reads = self.reads.iter().map(|&place| Input::from(&state.tensors[place]));
-        let operands: Vec<Input> = reads.chain(inputs.iter().cloned()).collect();
-        let mut results = self.model.run_borrowed(&operands)?;
-        let outputs = results.split_off(self.writes.len());
-        for (&place, tensor) in self.writes.iter().zip(results) {
+        let mut results = self.model.run_in_place(&mut state.variables_mut(&self.reads), inputs)?;
+        let outputs = results.split_off(self.fresh.len());
+        for (&place, tensor) in self.fresh.iter().zip(results) {
             state.put(place, tensor);
         }
         Ok(outputs)
@@ -72,6 +75,11 @@ fn check_count(program: &str, what: &str, names: usize, values: usize) -> Result
     if names == values { Ok(()) } else { Err(errors::wrong_count(program, what, names, values)) }
 }
 
+fn check_unique(what: &str, names: &[String]) -> Result<()> {
+    let twice = (1..names.len()).find(|&at| names[..at].contains(&names[at]));
+    twice.map_or(Ok(()), |at| Err(errors::duplicate(what, &names[at])))
+}
+
 fn input_types(main: &Func, first: usize) -> Vec<TensorType> {
     main.param_types()[first..].iter().map(|&ty| ty.clone()).collect()
 }
@@ -80,7 +88,7 @@ fn input_types(main: &Func, first: usize) -> Vec<TensorType> {
 fn places(names: &[String], types: &[&TensorType], state: &State) -> Result<Vec<usize>> {
     let place = |(name, ty): (&String, &&TensorType)| {
         let place = state.place(name)?;
-        let expected = type_of(&state.tensors[place]);
+        let expected = type_of(state.tensor(place));
         match expected == ty.to_string() {
             true => Ok(place),
             false => Err(errors::wrong_state_type(name, expected, ty)),

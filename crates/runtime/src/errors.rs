@@ -10,7 +10,7 @@ fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 }
 
 pub fn duplicate(what: &str, name: &str) -> Error {
-    Error::new(format!("there are two {what}s '{name}'; give them different names"))
+    Error::new(format!("the {what} '{name}' is there twice; a name stands for one"))
 }
 
 pub fn bad_state_name(name: &str) -> Error {

@@ -35,7 +35,7 @@ impl Session {
         Ok(Session { programs: compiled, state, micro_batches: None })
     }
 
-    /// Runs a program: changes the state it writes, and gives its outputs. After an error the state is as it was.
+    /// Runs a program: changes the state it writes, and gives its outputs. Inputs that do not fit change nothing.
     pub fn run(&mut self, program: &str, inputs: &[Input]) -> Result<Vec<Tensor>> {
         let position = self.position(program)?;
         self.programs[position].run(&mut self.state, inputs)
@@ -85,17 +85,12 @@ impl Session {
     }
 
     pub fn state(&self, name: &str) -> Result<&Tensor> {
-        Ok(&self.state.tensors[self.state.place(name)?])
+        Ok(self.state.tensor(self.state.place(name)?))
     }
 
     /// Replaces a tensor by another of its type.
     pub fn set_state(&mut self, name: &str, tensor: Tensor) -> Result<()> {
         self.state.set(self.state.place(name)?, tensor)
-    }
-
-    /// A number that grows whenever the tensor changes.
-    pub fn version(&self, name: &str) -> Result<u64> {
-        Ok(self.state.version(self.state.place(name)?))
     }
 
     /// Writes all state to a folder, which is made if need be. A checkpoint that is there already is replaced at the

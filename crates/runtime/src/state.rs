@@ -1,15 +1,15 @@
-//! Named tensors that programs share, each with a number that grows whenever it changes.
+//! Named tensors that programs share, as the engine holds them.
 
 use crate::errors;
 use pando_base::{Result, Tensor};
+use pando_cpu::Variable;
 use rustc_hash::FxHashMap;
 
 #[derive(Default)]
 pub(crate) struct State {
     places: FxHashMap<String, usize>,
     pub names: Vec<String>,
-    pub tensors: Vec<Tensor>,
-    versions: Vec<u64>,
+    variables: Vec<Variable>,
 }
 
 impl State {
@@ -24,8 +24,7 @@ impl State {
                 return Err(errors::duplicate("state", &name));
             }
             state.names.push(name);
-            state.tensors.push(tensor);
-            state.versions.push(0);
+            state.variables.push(Variable::new(tensor));
         }
         Ok(state)
     }
@@ -34,9 +33,17 @@ impl State {
         self.places.get(name).copied().ok_or_else(|| errors::unknown_state(name))
     }
 
+    pub fn tensor(&self, place: usize) -> &Tensor {
+        self.variables[place].tensor()
+    }
+
+    pub fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        self.variables.iter().map(Variable::tensor)
+    }
+
     /// Replaces a tensor by another of its type.
     pub fn set(&mut self, place: usize, tensor: Tensor) -> Result<()> {
-        let (expected, found) = (type_of(&self.tensors[place]), type_of(&tensor));
+        let (expected, found) = (type_of(self.tensor(place)), type_of(&tensor));
         if expected != found {
             return Err(errors::wrong_state_type(&self.names[place], expected, found));
         }
@@ -46,12 +53,13 @@ impl State {
 
     /// As [`State::set`], where the type is known to be right.
     pub fn put(&mut self, place: usize, tensor: Tensor) {
-        self.tensors[place] = tensor;
-        self.versions[place] += 1;
+        *self.variables[place].tensor_mut() = tensor;
     }
 
-    pub fn version(&self, place: usize) -> u64 {
-        self.versions[place]
+    /// The variables at these places, which are different ones, to change.
+    pub fn variables_mut(&mut self, places: &[usize]) -> Vec<&mut Variable> {
+        let mut all: Vec<Option<&mut Variable>> = self.variables.iter_mut().map(Some).collect();
+        places.iter().map(|&place| all[place].take().expect("no place is listed twice")).collect()
     }
 }
 

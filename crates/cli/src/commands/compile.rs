@@ -1,6 +1,6 @@
 //! `pando compile --stop-after PASS`: the text of either IR.
 
-use crate::args::{CompileArgs, CompileOptions, Pass};
+use crate::args::{CompileArgs, CompileOptions, Pass, Precision};
 use crate::commands::profile::refuse_unsound;
 use crate::model::{Model, load, prepared};
 use crate::output::{print, print_json};
@@ -33,7 +33,7 @@ pub fn lower_options(options: &CompileOptions, machine: &Machine) -> Result<Opti
     check_replicas(replicas, machine)?;
     Ok(Options {
         available_memory_proportion: proportion,
-        half_partials: options.precision == Some(crate::args::Precision::F16),
+        half_partials: matches!(options.precision, Some(Precision::F16 | Precision::F8)),
         replicas,
         ..Options::default()
     })

@@ -45,19 +45,19 @@ pub fn predict(args: &ProfileArgs) -> Result<Prediction> {
     let progress = Progress::new();
     progress.pass("reading the model");
     let mut model = load(&args.model, args.options.micro_batch)?;
-    let start = Instant::now();
     progress.pass("compiling");
-    let (mut profile, differences) = match &mut model {
+    let start = Instant::now();
+    let (mut profile, differences, compile_s) = match &mut model {
         Model::Graph(model) => {
             // Only a comparison needs the weights as they were.
             let module = if args.exact { model.module.clone() } else { std::mem::take(&mut model.module) };
             prepared(module, &args.options)
                 .and_then(|module| profile_graph(model, &module, &machine, &options, args, &progress))
         }
-        Model::Tile(program) => profile_tile(program, &machine, args).map(|profile| (profile, Vec::new())),
+        Model::Tile(program) => profile_tile(program, &machine, args)
+            .map(|profile| (profile, Vec::new(), start.elapsed().as_secs_f64())),
     }
     .map_err(|error| error.with_file(&file))?;
-    let compile_s = start.elapsed().as_secs_f64();
     profile.trust = match &model {
         Model::Graph(model) => pando_validate::trust(pando_validate::kind_of_graph(&model.module))?,
         Model::Tile(program) => pando_validate::trust(pando_validate::kind_of_program(program))?,
@@ -92,6 +92,7 @@ fn refuse_unavailable(args: &ProfileArgs) -> Result<()> {
 /// share of its largest value.
 type Difference = (String, f64);
 
+/// The prediction, the differences that were asked for, and the seconds that the prediction took.
 fn profile_graph(
     model: &GraphModel,
     module: &Module,
@@ -99,7 +100,8 @@ fn profile_graph(
     options: &Options,
     args: &ProfileArgs,
     progress: &Progress,
-) -> Result<(Profile, Vec<Difference>)> {
+) -> Result<(Profile, Vec<Difference>, f64)> {
+    let start = Instant::now();
     let compiled = compile(module, machine, options)?;
     progress.pass("predicting");
     let items = items_per_run(module);
@@ -111,12 +113,13 @@ fn profile_graph(
     let executed = profile.totals.flops.max(1) as f64;
     profile.totals.flops = model_flops(&compiled.module);
     profile.totals.utilisation *= profile.totals.flops as f64 / executed;
+    let compile_s = start.elapsed().as_secs_f64();
     let mut differences = Vec::new();
     if args.exact {
         progress.pass("computing values tile by tile");
         differences = compare_values(model, &compiled)?;
     }
-    Ok((profile, differences))
+    Ok((profile, differences, compile_s))
 }
 
 fn profile_tile(program: &Program, machine: &Machine, args: &ProfileArgs) -> Result<Profile> {
@@ -278,6 +281,7 @@ fn json(
         "utilisation": totals.utilisation,
         "energy_j_per_item": totals.energy_j_per_item,
         "price_usd": machine.price_usd,
+        "price_usd_per_million": totals.price_usd_per_million,
         "trust": profile.trust,
         "exact": exact,
     })

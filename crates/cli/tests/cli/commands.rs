@@ -123,6 +123,7 @@ fn profile_has_every_promised_field() {
         "utilisation",
         "energy_j_per_item",
         "price_usd",
+        "price_usd_per_million",
     ] {
         assert!(!result[field].is_null(), "{field} is missing");
     }

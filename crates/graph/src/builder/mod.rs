@@ -111,6 +111,11 @@ impl Builder {
         self.func().ty(value)
     }
 
+    /// Whether the innermost function has this value: for callers who keep ids as plain numbers.
+    pub fn has_value(&self, value: ValueId) -> bool {
+        self.frames.last().is_some_and(|frame| frame.func.values.contains(value))
+    }
+
     /// Names a value, unless it has a name, another value has this one, or it is empty.
     pub fn name(&mut self, value: ValueId, name: &str) {
         let frame = self.frame();

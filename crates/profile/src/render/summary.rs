@@ -1,9 +1,9 @@
 //! The first and last lines: what ran where, whether it fits, how fast it is, how far to trust that.
 
 use super::columns::{Align, aligned, shortened};
-use super::units::{amount, bytes, count, duration, energy, percent, rate};
+use super::units::{amount, bytes, count, duration, energy, percent, price, rate};
 use super::{Style, Tone, line};
-use crate::schema::{Fit, Profile};
+use crate::schema::{Fit, Profile, SERVICE_YEARS};
 
 pub fn verdict(profile: &Profile, style: Style, out: &mut String) {
     let system = &profile.system;
@@ -63,6 +63,10 @@ pub fn speed(profile: &Profile, out: &mut String) {
     ];
     if let Some(joules) = totals.energy_j_per_item {
         rows.push(row("energy", energy(joules), "an item".into()));
+    }
+    if let Some(dollars) = totals.price_usd_per_million {
+        let remark = format!("a million items: list price over {SERVICE_YEARS} years of such runs");
+        rows.push(row("price", price(dollars), remark));
     }
     for text in aligned(&rows, &[Align::Left, Align::Right, Align::Left]) {
         line(out, text);

@@ -17,6 +17,9 @@ use serde::{Deserialize, Serialize};
 /// do not raise it.
 pub const FORMAT_VERSION: u32 = 1;
 
+/// Assumption: years after which a system is written off, as is common for servers.
+pub const SERVICE_YEARS: f64 = 3.0;
+
 /// What a program costs on a system.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
@@ -87,6 +90,10 @@ pub struct Totals {
     pub host_out_bytes: u64,
     /// Joules per item at the system's power under load; none if no source gives it.
     pub energy_j_per_item: Option<f64>,
+    /// US dollars per million items: the replicas' share of the system's list price over [`SERVICE_YEARS`] of
+    /// uninterrupted runs. Power and hosts are not in it. None if no source gives the price.
+    #[serde(default)]
+    pub price_usd_per_million: Option<f64>,
 }
 
 /// How far to believe the numbers.
