@@ -40,7 +40,10 @@ pub fn unknown_optimizer(name: &str) -> Error {
 }
 
 pub fn unknown_setting(of: &str, setting: &str, known: &[&str]) -> Error {
-    Error::new(format!("{of} has no setting '{setting}'; it has: {}", known.join(", ")))
+    Error::new(format!(
+        "{of} has no setting '{setting}'; it has: {}",
+        if known.is_empty() { "none".into() } else { known.join(", ") }
+    ))
 }
 
 pub fn no_probability(value: f64) -> Error {
@@ -69,8 +72,4 @@ pub fn wrong_loss_operand(loss: &str, what: &str, expected: impl Display, found:
 
 pub fn wrong_loss_number(loss: &str, what: &str, range: &str, found: f64) -> Error {
     Error::new(format!("{loss}: {what} is {found}; it is {range}"))
-}
-
-pub fn unknown_batch(loss: &str, ty: &TensorType) -> Error {
-    Error::new(format!("{loss}: {ty} has sizes without a number; a mean divides by how many there are"))
 }

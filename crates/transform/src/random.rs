@@ -26,8 +26,9 @@ pub fn next_seed(b: &mut Builder, seed: ValueId) -> Result<ValueId> {
 pub fn seed_of_use(b: &mut Builder, seed: ValueId, number: u32) -> Result<ValueId> {
     let words = Tensor::from_ints(DType::U32, [2], &[number.into(), 0]);
     let words = b.constant(words);
-    // Draws start from a state that is mixed from the seed: seeds that differ in a bit are unrelated.
-    let own = b.binary(BinaryFn::Xor, seed, words)?;
+    // Drawn first, so that the uses of seed 0 are not those of seed 1: people choose small seeds.
+    let drawn = uniform(b, &seed_type(), seed)?;
+    let own = b.binary(BinaryFn::Xor, drawn, words)?;
     uniform(b, &seed_type(), own)
 }
 

@@ -119,7 +119,7 @@ fn class_weights(
     let expected = TensorType { dtype: b.ty(weights).dtype, dims: ty.dims[axis..=axis].into() };
     if *b.ty(weights) != expected || !expected.dtype.is_float() {
         let expected = format!("a float per class of the input {ty}");
-        return Err(errors::wrong_loss_operand(loss, "the weights", expected, b.ty(weights)));
+        return Err(errors::wrong_loss_operand(loss, "the tensor of weights", expected, b.ty(weights)));
     }
     let weights = b.convert(weights, DType::F32)?;
     b.broadcast(weights, ty.dims, &[axis]).map(Some)

@@ -81,7 +81,7 @@ impl Sizes {
         for lengths in [input_lengths, target_lengths] {
             if !lengths.dtype.is_int() || lengths.shape() != Some(Shape::from([samples])) {
                 let expected = format!("integers [{samples}]");
-                return Err(errors::wrong_loss_operand("ctc", "the lengths", expected, lengths));
+                return Err(errors::wrong_loss_operand("ctc", "a tensor of lengths", expected, lengths));
             }
         }
         if options.blank >= classes {
