@@ -88,12 +88,29 @@ impl Accumulation {
     /// The gradient for the update, in f32.
     pub fn total(&self, b: &mut Builder, accumulator: ValueId) -> Result<ValueId> {
         let divisor = match self.reduction {
-            GradientReduction::Mean(MeanStrategy::Post) => self.count(),
-            GradientReduction::Mean(MeanStrategy::PostAndLoss) => self.replicas,
-            _ => 1,
+            GradientReduction::Mean(MeanStrategy::Running) => 1,
+            _ => self.divisor(),
         };
-        let f = Formula::new(b);
-        let total = f.at(accumulator).to(DType::F32);
-        f.value(if divisor == 1 { total } else { total / divisor as f64 })
+        divided(b, accumulator, divisor)
     }
+
+    /// What one gradient adds to a sum that is not divided afterwards, in f32.
+    pub fn share(&self, b: &mut Builder, gradient: ValueId) -> Result<ValueId> {
+        divided(b, gradient, self.divisor())
+    }
+
+    /// Of the sum of all gradients.
+    fn divisor(&self) -> u64 {
+        match self.reduction {
+            GradientReduction::Sum => 1,
+            GradientReduction::Mean(MeanStrategy::PostAndLoss) => self.replicas,
+            GradientReduction::Mean(_) => self.count(),
+        }
+    }
+}
+
+fn divided(b: &mut Builder, x: ValueId, divisor: u64) -> Result<ValueId> {
+    let f = Formula::new(b);
+    let x = f.at(x).to(DType::F32);
+    f.value(if divisor == 1 { x } else { x / divisor as f64 })
 }

@@ -73,3 +73,47 @@ pub fn wrong_loss_operand(loss: &str, what: &str, expected: impl Display, found:
 pub fn wrong_loss_number(loss: &str, what: &str, range: &str, found: f64) -> Error {
     Error::new(format!("{loss}: {what} is {found}; it is {range}"))
 }
+
+pub fn unknown_value(name: &str) -> Error {
+    Error::new(format!(
+        "there is no weight, buffer or input '{name}' in this program; list it in the network"
+    ))
+}
+
+pub fn unknown_weight(name: &str) -> Error {
+    Error::new(format!("a group trains '{name}', which is no weight of the network"))
+}
+
+pub fn weight_in_two_groups(name: &str) -> Error {
+    Error::new(format!("the weight '{name}' is listed twice; one group trains it"))
+}
+
+pub fn two_groups_of_the_rest() -> Error {
+    Error::new("two groups take the weights that no group lists; list those of one of them")
+}
+
+pub fn two_groups_of_a_name(name: &str) -> Error {
+    Error::new(format!("there are two groups '{name}'; give them different names"))
+}
+
+pub fn no_micro_batches() -> Error {
+    Error::new("an update of no gradients; use 1 micro-batch and 1 replica or more")
+}
+
+pub fn combined_velocity_and(group: &str, what: &str) -> Error {
+    Error::new(format!(
+        "the group '{group}' has a combined velocity, whose gradients {what} cannot reach; leave out its velocity scaling"
+    ))
+}
+
+pub fn wrong_loss(ty: &TensorType) -> Error {
+    Error::new(format!("the loss is {ty}, not a single float; reduce it with a mean or a sum"))
+}
+
+pub fn unknown_buffer(name: &str) -> Error {
+    Error::new(format!("the forward function replaces '{name}', which is no buffer of the network"))
+}
+
+pub fn wrong_buffer(name: &str, expected: &TensorType, found: &TensorType) -> Error {
+    Error::new(format!("the new value of the buffer '{name}' is {found}, the buffer is {expected}"))
+}

@@ -14,6 +14,7 @@ pub mod loss_scaling;
 pub mod optimizer;
 mod program;
 pub mod random;
+pub mod train;
 
 pub use accumulate::{Accumulation, GradientReduction, MeanStrategy};
 pub use optimizer::Optimizer;
