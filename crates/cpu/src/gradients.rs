@@ -1,10 +1,11 @@
 //! Composites of backward passes with a plan of their own, recognised by their bodies as those of `recognise.rs`.
 
 use crate::plan::layout::BlockedConv;
+use crate::recognise::is_body_of;
 use pando_graph::{Conv, Func, Module, Op};
 
 /// Set for the gradient of a convolution's kernel that kernels over blocks of channels make.
-pub fn kernel_gradient(_module: &Module, func: &Func) -> Option<Box<BlockedConv>> {
+pub fn kernel_gradient(module: &Module, func: &Func) -> Option<Box<BlockedConv>> {
     if func.composite.as_deref() != Some("conv.grad_kernel") {
         return None;
     }
@@ -27,5 +28,9 @@ pub fn kernel_gradient(_module: &Module, func: &Func) -> Option<Box<BlockedConv>
         ..backward.clone()
     };
     let conv = BlockedConv { conv, from, to, window, blocked_input: false };
-    conv.has_kernel_gradient().then(|| Box::new(conv))
+    let shape = func.ty(result).shape()?;
+    let same = is_body_of(module, func, &func.param_types(), &|b, args| {
+        b.conv_grad_kernel(args[0], args[1], &conv.conv, &shape)
+    });
+    (same && conv.has_kernel_gradient()).then(|| Box::new(conv))
 }

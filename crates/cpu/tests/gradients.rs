@@ -47,50 +47,10 @@ fn kinds(module: &Module, inputs: &[Tensor]) -> Vec<&'static str> {
     let model = compile(module, &CompileOptions::default()).unwrap();
     model.profile(inputs).unwrap().1.into_iter().map(|step| step.kind).collect()
 }
+
 fn extent(size: u64, step: u64) -> u64 {
     size.saturating_sub(1) * step + size.min(1)
 }
-fn conv_grad_kernel(b: &mut Builder, input: ValueId, gradient: ValueId, conv: &Conv, shape: &Shape) -> Result<ValueId> {
-    let key = format!("{conv:?} {shape}");
-    b.composite("conv.grad_kernel", &key, &[input, gradient], |b, args| {
-        let (from, to) = (b.ty(args[0]).require_shape()?, b.ty(args[1]).require_shape()?);
-        let padding = |axis: usize| -> (i64, i64) {
-            let (low, _) = conv.padding[axis];
-            let moves = (shape[axis + 2] as i64 - 1) * conv.kernel_dilation[axis] as i64;
-            let used = extent(to[axis + 2], conv.strides[axis]) as i64 + moves;
-            (low, used - low - extent(from[axis + 2], conv.input_dilation[axis]) as i64)
-        };
-        let backward = Conv {
-            strides: conv.kernel_dilation.clone(),
-            padding: (0..conv.strides.len()).map(padding).collect(),
-            kernel_dilation: conv.strides.clone(),
-            ..conv.clone()
-        };
-        let mut swap: Vec<usize> = (0..shape.rank()).collect();
-        swap.swap(0, 1);
-        let input = batch_to_channels(b, args[0], conv.groups)?;
-        let gradient = b.transpose(args[1], &swap)?;
-        let result = b.conv(input, gradient, backward)?;
-        b.transpose(result, &swap)
-    })
-}
-fn batch_to_channels(b: &mut Builder, input: ValueId, groups: u64) -> Result<ValueId> {
-    let shape = b.ty(input).require_shape()?;
-    let (batch, channels) = (shape[0], shape[1] / groups);
-    let split: Vec<u64> = [&[batch, groups, channels], &shape[2..]].concat();
-    let mut perm: Vec<usize> = (0..split.len()).collect();
-    perm.swap(0, 2);
-    let joined: Vec<u64> = [&[channels, groups * batch], &shape[2..]].concat();
-    if groups == 1 {
-        let mut swap: Vec<usize> = (0..joined.len()).collect();
-        swap.swap(0, 1);
-        return b.transpose(input, &swap);
-    }
-    let x = b.reshape(input, split)?;
-    let x = b.transpose(x, &perm)?;
-    b.reshape(x, joined)
-}
-
 /// `[images, inputs, outputs, groups]`, image, kernel, stride, padding, dilation.
 type Case = ([u64; 4], [u64; 2], [u64; 2], u64, i64, u64);
 
@@ -128,7 +88,7 @@ fn gradients_of_kernels() {
     for case in &CASES {
         let (conv, [x, w, y]) = conv_of(case);
         let module = module(&[&x, &y], |b, args| {
-            Ok(vec![conv_grad_kernel(b, args[0], args[1], &conv, &Shape::new(&w))?])
+            Ok(vec![b.conv_grad_kernel(args[0], args[1], &conv, &Shape::new(&w))?])
         });
         let inputs = [whole(1, &x), whole(2, &y)];
         check(&module, &inputs);
