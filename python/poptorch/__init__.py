@@ -12,7 +12,7 @@ import os as _os
 
 _os.environ.setdefault("RDMAV_FORK_SAFE", "1")
 
-from . import _impl, _logging, enums, optim, options, poptorch_core, profiling, testing  # noqa: E402
+from . import _compat, _impl, _logging, enums, optim, options, poptorch_core, profiling, testing  # noqa: E402
 from ._arguments import (  # noqa: E402
     ICustomArgParser,
     registerCustomArgParser,
