@@ -33,6 +33,7 @@ from ._data_loader import DataLoader  # noqa: E402
 from ._errors import Error, RecoverableError, UnrecoverableError, createPoptorchError  # noqa: E402
 from ._hardware import ipuHardwareIsAvailable, ipuHardwareVersion  # noqa: E402
 from ._impl import isRunningOnIpu, registerPostCompileHook, registerPreCompileHook  # noqa: E402
+from ._executor import PoplarExecutor  # noqa: E402
 from ._logging import setLogLevel  # noqa: E402
 from ._strategies import (  # noqa: E402
     ParallelPhasedExecution,
@@ -62,5 +63,6 @@ from .enums import (  # noqa: E402
 from .ops import *  # noqa: E402, F403
 from .ops import __all__ as _ops  # noqa: E402
 from .options import Options, TensorLocationSettings  # noqa: E402
+from ._wrappers import inferenceModel, trainingModel  # noqa: E402
 
 registerGeometricCustomArgParsers()
