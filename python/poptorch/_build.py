@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+import pando
 from pando.torch import Output, capture
 
 from . import _impl
@@ -44,6 +45,8 @@ def build(model, options, training, arguments, plan):
     with _impl.compiling(compilation), plain(owner), FunctionWatch(compilation):
         try:
             captured = capture(entry, samples, training=training, prepare=compilation.prepare, names=_text(names))
+        except pando.Error as error:
+            raise createPoptorchError(str(error)) from error
         finally:
             problem = _changed(owner, before)
             _restore(owner, before)

@@ -159,8 +159,9 @@ class FunctionWatch(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         state = self._compilation
         kwargs = kwargs or {}
-        if state.capture is not None and getattr(func, "__name__", "") != "__get__":
-            state.capture.region = state.blocks.place()
+        if state.capture is not None and any(isinstance(arg, torch.Tensor) for arg in args):
+            if getattr(func, "__name__", "") != "__get__":
+                state.capture.region = state.blocks.place()
         if func in _CONVOLUTIONS:
             state.count_convolution()
         if func not in _LOSS_FUNCTIONS:

@@ -148,10 +148,15 @@ class PoplarExecutor:
             device, plan, options.output_mode, options.output_return_period, len(built.extra["outputs"]),
             self._training, written, bool(options._Popart.options.get("syntheticDataMode")),
         )
+        self._runner.rename = self._renames(built, plan)
         watch(self._user_model, self)
         self._compilation_time = datetime.timedelta(seconds=time.perf_counter() - start)
 
     def _check_buffers(self, built, plan):
+        known = {state.name for state in built.captured.state if state.kind == "buffer"}
+        for name in self._options._Popart.options.get("updatableNamedBuffers", ()):
+            if name not in known:
+                raise createPoptorchError(f"updatableNamedBuffers: the model has no buffer {name}")
         buffers = [state for state in built.captured.written_state if state.kind == "buffer"]
         if plan.replicas > 1 and buffers and self._options.broadcast_buffers:
             raise createPoptorchError(
@@ -159,6 +164,16 @@ class PoplarExecutor:
                 "out of sync between replicas, you can disable buffer broadcasting using "
                 "poptorch.Options.broadcastBuffers(False)."
             )
+
+    def _renames(self, built, plan):
+        """Names of state that each replica has for itself: buffers that it writes."""
+        own = [state.name for state in built.captured.written_state if state.kind == "buffer"]
+        if plan.replicas == 1 or not own:
+            return lambda replica: None
+        for name in own:
+            for replica in range(1, plan.replicas):
+                self._device.write(f"{name}#{replica}", self._device.read(name))
+        return lambda replica: {name: f"{name}#{replica}" for name in own} if replica else None
 
     def _compile_inference(self, built, device):
         captured = built.captured

@@ -15,7 +15,7 @@ def repeat(capture, count, body, inputs):
             capture.wrap(emitter.param(f"in{i}", value.dtype, value.shape), dtype, name=None)
             for i, (value, dtype) in enumerate(zip(values, dtypes))
         ]
-        results = _values(capture, body, carried)
+        results = _values(capture, _listed(body(*carried)))
         _check_carried(values, results)
         results = [after.to(before.dtype) for before, after in zip(values, results)]
         # What the body takes from outside stays the same from one iteration to the next.
@@ -64,7 +64,10 @@ def _branch(capture, body, inputs, used):
             emitter._id(value)
         copies = [capture.wrap(capture.value(tensor), tensor.dtype, name=None) for tensor in inputs]
         tensors = _listed(body(*copies))
-        return frame, [capture.value(tensor) for tensor in tensors], [tensor.dtype for tensor in tensors]
+        values = _values(capture, tensors)
+        for value in values:
+            emitter._id(value)
+        return frame, values, [tensor.dtype for tensor in tensors]
     except BaseException:
         _abandon(emitter, frame)
         raise
@@ -76,8 +79,12 @@ def _check_branches(outcomes, results):
         raise createPoptorchError(f"The bodies of cond return different types: {types[0]} and {types[1]}")
 
 
-def _values(capture, body, tensors):
-    return [capture.value(result) for result in _listed(body(*tensors))]
+def _values(capture, tensors):
+    try:
+        return [capture.value(tensor) for tensor in tensors]
+    except NotImplementedError:
+        capture.check_problems()  # says which operator it was
+        raise
 
 
 def _listed(result):
