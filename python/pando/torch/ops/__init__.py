@@ -2,19 +2,19 @@
 
 from . import (  # noqa: F401  (they fill the table)
     activation,
-    # convolution,
+    convolution,
     creation,
-    # indexing,
+    indexing,
     layout,
     linalg,
-    # loss,
-    # norm,
+    loss,
+    norm,
     pointwise,
-    # pool,
-    # random,
+    pool,
+    random,
     reduction,
-    # resize,
-    # sort,
+    resize,
+    sort,
 )
 from ._table import HANDLERS
 
