@@ -152,3 +152,15 @@ pub fn too_many_operations(most: u64) -> Error {
         "@main: with every call replaced by its body the model has more than {most} operations"
     ))
 }
+
+pub fn wrong_seed(output: &TensorType, seed: &TensorType) -> Error {
+    Error::new(format!("a gradient's seed is {seed}, its output {output}; give them one type"))
+}
+
+pub fn not_differentiable(op: &str, why: &str) -> Error {
+    Error::new(format!("{op} has no gradient: {why}"))
+}
+
+pub fn no_channels(ty: &TensorType) -> Error {
+    Error::new(format!("{ty} has no channels to normalize; give it the form [N, C, …]"))
+}

@@ -1,21 +1,25 @@
 //! Builds modules one op at a time. On insertion an op is simplified where that changes no bit of the
 //! result (`simplify.rs`), computed at once if its operands are small constants, and shared with an equal
 //! op that stands already. Finishing a function drops what its results do not need.
-//! `helpers.rs` has a method per op, `composites.rs` softmax and its like, `cone.rs` values before their
-//! function is finished, `rebuild.rs` runs a whole module through a builder.
+//! `helpers.rs` has a method per op, `composites.rs` softmax and its like, `batch_norm.rs` one with several results, `cone.rs` values before their
+//! function is finished, `rebuild.rs` runs a whole module through a builder, `order.rs` exchanges nodes.
 
+mod batch_norm;
 mod composites;
 mod cone;
 mod helpers;
+mod order;
 mod rebuild;
 mod simplify;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use rebuild::Map;
 pub use rebuild::rebuild;
 
 use crate::consts::{Const, ConstData};
 use crate::eval;
+use crate::grad::{GradientFunc, GradientKey};
 use crate::module::{ConstId, Func, FuncId, Module, NodeId, ValueDef, ValueId};
 use crate::op::Op;
 use crate::ops;
@@ -41,6 +45,10 @@ pub struct Builder {
     dense: FxHashMap<(DType, Shape, Vec<u8>), ConstId>,
     /// Bodies of composites by name, attributes and argument types.
     composites: FxHashMap<(String, Vec<TensorType>), FuncId>,
+    /// Name and key of each of them.
+    composite_keys: FxHashMap<FuncId, (String, String)>,
+    /// See `grad/control.rs`.
+    pub(crate) gradient_funcs: FxHashMap<GradientKey, GradientFunc>,
 }
 
 #[derive(Default)]
@@ -48,6 +56,8 @@ struct Frame {
     func: Func,
     shared: FxHashMap<(Op, SmallVec<[ValueId; 3]>), NodeId>,
     value_names: FxHashSet<String>,
+    /// A node may stand behind its uses; see `order.rs`.
+    disordered: bool,
 }
 
 impl Builder {
@@ -89,8 +99,14 @@ impl Builder {
 
     /// Ends the innermost function without keeping it.
     pub fn abandon(&mut self) {
-        let frame = self.frames.pop().expect("abandon follows begin");
+        self.take();
+    }
+
+    /// Ends the innermost function, which becomes no part of the module.
+    pub(crate) fn take(&mut self) -> Func {
+        let frame = self.frames.pop().expect("take follows begin");
         self.func_names.remove(&frame.func.name);
+        frame.func
     }
 
     /// The module, without constants that nothing uses.
@@ -174,7 +190,7 @@ impl Builder {
         }
         let shapes: Vec<Shape> = types.iter().map(|ty| ty.shape().filter(is_small)).collect::<Option<_>>()?;
         let tensors: Vec<Tensor> = operands.iter().map(|&value| self.known(value)).collect::<Option<_>>()?;
-        Some(eval::apply(op, &tensors.iter().collect::<Vec<_>>(), types[0].dtype, shapes))
+        Some(eval::apply(op, &tensors.iter().collect::<Vec<_>>(), types[0].dtype, shapes, false))
     }
 
     /// The elements of a small constant, unless it is a parameter, or iota.
@@ -183,7 +199,9 @@ impl Builder {
         match self.def(value)? {
             Op::Constant(id) if self.parameters.contains(*id) => None,
             Op::Constant(id) => Some(self.module.consts[*id].materialize()),
-            op @ Op::Iota { dtype, .. } => Some(eval::apply(op, &[], *dtype, vec![shape]).swap_remove(0)),
+            op @ Op::Iota { dtype, .. } => {
+                Some(eval::apply(op, &[], *dtype, vec![shape], false).swap_remove(0))
+            }
             _ => None,
         }
     }
@@ -201,7 +219,7 @@ impl Builder {
         self.def_node(value).map(|node| &self.func().nodes[node].op)
     }
 
-    fn def_node(&self, value: ValueId) -> Option<NodeId> {
+    pub(crate) fn def_node(&self, value: ValueId) -> Option<NodeId> {
         match self.func().values[value].def {
             ValueDef::Node(node, _) => Some(node),
             ValueDef::Param(_) => None,
@@ -258,7 +276,12 @@ impl Builder {
         self.frames.last_mut().expect("a function has begun")
     }
 
-    fn func(&self) -> &Func {
+    /// What a composite of this builder was built with: its name and key.
+    pub(crate) fn composite_key(&self, func: FuncId) -> Option<(String, String)> {
+        self.composite_keys.get(&func).cloned()
+    }
+
+    pub(crate) fn func(&self) -> &Func {
         &self.frames.last().expect("a function has begun").func
     }
 }

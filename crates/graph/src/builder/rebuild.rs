@@ -5,58 +5,104 @@
 //! callees stand before callers. Cost: linear, but for folding small constants.
 
 use super::Builder;
+use crate::errors;
 use crate::module::{Func, FuncId, Module, NodeId, ValueId};
 use crate::op::Op;
 use crate::validate::{call_order, describe_node};
 use pando_base::{Result, SideTable};
 
+/// A function's values as values of another.
+pub(crate) type Map = SideTable<ValueId, Option<ValueId>>;
+
 pub fn rebuild(module: &Module) -> Result<Module> {
     let mut b = Builder::new();
-    for constant in module.consts.values() {
-        b.add_const(constant.clone());
-    }
-    let mut funcs: SideTable<FuncId, Option<FuncId>> = SideTable::with_default(None);
-    for id in call_order(module)? {
-        funcs[id] = Some(rebuild_func(&mut b, &module.funcs[id], &funcs)?);
-    }
+    rebuild_funcs(&mut b, module, |_| true)?;
     Ok(b.finish())
 }
 
-fn rebuild_func(b: &mut Builder, func: &Func, funcs: &SideTable<FuncId, Option<FuncId>>) -> Result<FuncId> {
+impl Builder {
+    /// A builder in which everything of a module stands, and its `main` is still open: to append to it. Also the
+    /// parameters and results of `main`.
+    pub fn reopen(module: &Module) -> Result<(Builder, Vec<ValueId>, Vec<ValueId>)> {
+        let main = module.main().ok_or_else(|| errors::unknown_symbol("function", "main"))?;
+        let mut b = Builder::new();
+        let funcs = rebuild_funcs(&mut b, module, |func| func != main)?;
+        let func = &module.funcs[main];
+        b.begin_func(&func.name, func.composite.clone());
+        let params = b.params_of(func);
+        let results = b.append(func, &params, |callee| funcs[callee].expect("main is not called"))?;
+        Ok((b, params, results))
+    }
+}
+
+type Funcs = SideTable<FuncId, Option<FuncId>>;
+
+fn rebuild_funcs(b: &mut Builder, module: &Module, wanted: impl Fn(FuncId) -> bool) -> Result<Funcs> {
+    for constant in module.consts.values() {
+        b.add_const(constant.clone());
+    }
+    let mut funcs: Funcs = SideTable::with_default(None);
+    for id in call_order(module)?.into_iter().filter(|&id| wanted(id)) {
+        funcs[id] = Some(rebuild_func(b, &module.funcs[id], &funcs)?);
+    }
+    Ok(funcs)
+}
+
+fn rebuild_func(b: &mut Builder, func: &Func, funcs: &Funcs) -> Result<FuncId> {
     b.begin_func(&func.name, func.composite.clone());
-    let mut map: SideTable<ValueId, Option<ValueId>> = SideTable::with_default(None);
-    for &param in &func.params {
-        map[param] = Some(b.param(&func.values[param].name, func.ty(param).clone()));
-    }
-    for node in func.nodes.ids() {
-        rebuild_node(b, func, node, funcs, &mut map)
-            .map_err(|error| error.context(describe_node(func, node)))?;
-    }
-    let results: Vec<ValueId> =
-        func.results.iter().map(|&value| map[value].expect("results are defined")).collect();
+    let params = b.params_of(func);
+    let results = b.append(func, &params, |callee| funcs[callee].expect("callees come first"))?;
     Ok(b.end(&results))
 }
 
-fn rebuild_node(
-    b: &mut Builder,
-    func: &Func,
-    node: NodeId,
-    funcs: &SideTable<FuncId, Option<FuncId>>,
-    map: &mut SideTable<ValueId, Option<ValueId>>,
-) -> Result<()> {
-    let node = &func.nodes[node];
-    let mut op: Op = node.op.clone();
-    for callee in op.funcs_mut() {
-        *callee = funcs[*callee].expect("callees come first");
+impl Builder {
+    /// The parameters of a function as those of the innermost one.
+    pub(crate) fn params_of(&mut self, func: &Func) -> Vec<ValueId> {
+        let params = func.params.iter().map(|&param| &func.values[param]);
+        params.map(|param| self.param(&param.name, param.ty.clone())).collect()
     }
-    let operands: Vec<ValueId> =
-        node.operands.iter().map(|&value| map[value].expect("operands come first")).collect();
-    let results = b.insert(op, &operands)?;
-    for (&old, &new) in node.results.iter().zip(&results) {
-        map[old] = Some(new);
-        if !func.values[old].name.is_empty() {
-            b.name(new, &func.values[old].name);
+
+    /// Appends the nodes of a function to the innermost one, with `args` for its parameters; the results. `callee`
+    /// says what the functions that it runs are called here.
+    pub(crate) fn append(
+        &mut self,
+        func: &Func,
+        args: &[ValueId],
+        callee: impl Fn(FuncId) -> FuncId,
+    ) -> Result<Vec<ValueId>> {
+        let mut map: Map = SideTable::with_default(None);
+        for (&param, &arg) in func.params.iter().zip(args) {
+            map[param] = Some(arg);
         }
+        for node in func.nodes.ids() {
+            self.append_node(func, node, &callee, &mut map)
+                .map_err(|error| error.context(describe_node(func, node)))?;
+        }
+        Ok(func.results.iter().map(|&value| map[value].expect("results are defined")).collect())
     }
-    Ok(())
+
+    /// Appends one node of another function whose operands `map` has, and puts its results there.
+    pub(crate) fn append_node(
+        &mut self,
+        func: &Func,
+        node: NodeId,
+        callee: &impl Fn(FuncId) -> FuncId,
+        map: &mut Map,
+    ) -> Result<()> {
+        let node = &func.nodes[node];
+        let mut op: Op = node.op.clone();
+        for slot in op.funcs_mut() {
+            *slot = callee(*slot);
+        }
+        let operands: Vec<ValueId> =
+            node.operands.iter().map(|&value| map[value].expect("operands come first")).collect();
+        let results = self.insert(op, &operands)?;
+        for (&old, &new) in node.results.iter().zip(&results) {
+            map[old] = Some(new);
+            if !func.values[old].name.is_empty() {
+                self.name(new, &func.values[old].name);
+            }
+        }
+        Ok(())
+    }
 }

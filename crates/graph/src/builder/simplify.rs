@@ -106,7 +106,13 @@ fn binary(b: &Builder, func: BinaryFn, x: ValueId, y: ValueId) -> Option<ValueId
     }
 }
 
-/// The number that every element of a constant is, also through a broadcast.
+impl Builder {
+    /// The number that every element of a constant is, also through a broadcast.
+    pub(crate) fn splat_of(&self, value: ValueId) -> Option<f64> {
+        splat(self, value)
+    }
+}
+
 fn splat(b: &Builder, mut value: ValueId) -> Option<f64> {
     while let Some(Op::Broadcast { .. }) = b.def(value) {
         value = source(b, value);

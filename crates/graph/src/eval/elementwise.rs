@@ -1,14 +1,15 @@
 //! Ops that work element by element.
 
-use super::scalar::{self, Scalar};
+use super::scalar::{self, Domain, Scalar, in_domain};
+use super::wide::{self, Wide};
 use pando_base::{BinaryFn, CompareFn, DType, Tensor, UnaryFn};
 
-pub(super) fn unary(func: UnaryFn, x: &Tensor) -> Tensor {
+pub(super) fn unary(func: UnaryFn, domain: Domain, x: &Tensor) -> Tensor {
     let dtype = x.dtype();
-    if dtype.is_float() {
-        map(x, dtype, |x| scalar::unary_float(func, x))
-    } else {
-        map(x, dtype, |x| scalar::unary_int(func, dtype, x))
+    match domain {
+        Domain::Float => map(x, dtype, |x| scalar::unary_float(func, x)),
+        Domain::Wide => map(x, dtype, |x: Wide| Wide(scalar::unary_float(func, x.0))),
+        Domain::Int => map(x, dtype, |x| scalar::unary_int(func, dtype, x)),
     }
 }
 
@@ -17,12 +18,12 @@ fn map<T: Scalar>(x: &Tensor, dtype: DType, f: impl Fn(T) -> T) -> Tensor {
     T::write(dtype, x.shape().clone(), &values)
 }
 
-pub(super) fn binary(func: BinaryFn, a: &Tensor, b: &Tensor) -> Tensor {
+pub(super) fn binary(func: BinaryFn, domain: Domain, a: &Tensor, b: &Tensor) -> Tensor {
     let dtype = a.dtype();
-    if dtype.is_float() {
-        zip(a, b, |a, b| scalar::binary_float(func, a, b))
-    } else {
-        zip(a, b, |a, b| scalar::binary_int(func, dtype, a, b))
+    match domain {
+        Domain::Float => zip(a, b, |a, b| scalar::binary_float(func, a, b)),
+        Domain::Wide => zip(a, b, |a: Wide, b: Wide| Wide(scalar::binary_float(func, a.0, b.0))),
+        Domain::Int => zip(a, b, |a, b| scalar::binary_int(func, dtype, a, b)),
     }
 }
 
@@ -31,8 +32,8 @@ fn zip<T: Scalar>(a: &Tensor, b: &Tensor, f: impl Fn(T, T) -> T) -> Tensor {
     T::write(a.dtype(), a.shape().clone(), &values)
 }
 
-pub(super) fn compare(func: CompareFn, a: &Tensor, b: &Tensor) -> Tensor {
-    if a.dtype().is_float() { compare_as::<f64>(func, a, b) } else { compare_as::<i128>(func, a, b) }
+pub(super) fn compare(func: CompareFn, domain: Domain, a: &Tensor, b: &Tensor) -> Tensor {
+    in_domain!(domain, compare_as(func, a, b))
 }
 
 fn compare_as<T: Scalar>(func: CompareFn, a: &Tensor, b: &Tensor) -> Tensor {
@@ -54,15 +55,19 @@ pub(super) fn select(operands: &[&Tensor]) -> Tensor {
     result
 }
 
-pub(super) fn convert(dtype: DType, x: &Tensor) -> Tensor {
+pub(super) fn convert(dtype: DType, domain: Domain, x: &Tensor, wide: bool) -> Tensor {
     let shape = x.shape().clone();
-    if x.dtype().is_float() {
-        Tensor::from_f64(dtype, shape, &x.to_f64())
-    } else if dtype.is_float() {
-        let values: Vec<f64> = x.to_ints().into_iter().map(scalar::int_to_float).collect();
-        Tensor::from_f64(dtype, shape, &values)
-    } else {
-        Tensor::from_ints(dtype, shape, &x.to_ints())
+    let as_floats = |values: &[f64]| match wide && dtype.is_float() {
+        true => wide::wide(shape.clone(), values),
+        false => Tensor::from_f64(dtype, shape.clone(), values),
+    };
+    match domain {
+        Domain::Float => as_floats(&x.to_f64()),
+        Domain::Wide => as_floats(&wide::wide_values(x)),
+        Domain::Int if dtype.is_float() => {
+            as_floats(&x.to_ints().into_iter().map(scalar::int_to_float).collect::<Vec<f64>>())
+        }
+        Domain::Int => Tensor::from_ints(dtype, shape.clone(), &x.to_ints()),
     }
 }
 

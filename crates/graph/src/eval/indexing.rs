@@ -1,7 +1,7 @@
 //! Gather and scatter. Indices out of range are clamped to the nearest row.
 
 use super::layout::remap;
-use super::scalar::Scalar;
+use super::scalar::{Domain, Scalar, in_domain};
 use pando_base::{ReduceFn, Shape, Tensor};
 
 /// The rows to use: every index clamped into `0..rows`.
@@ -24,12 +24,16 @@ pub(super) fn gather(axis: usize, data: &Tensor, indices: &Tensor, shape: &Shape
     })
 }
 
-pub(super) fn scatter(axis: usize, combine: Option<ReduceFn>, operands: &[&Tensor]) -> Tensor {
+pub(super) fn scatter(
+    axis: usize,
+    combine: Option<ReduceFn>,
+    domain: Domain,
+    operands: &[&Tensor],
+) -> Tensor {
     let [data, indices, updates] = [operands[0], operands[1], operands[2]];
     match combine {
         None => overwrite(axis, data, indices, updates),
-        Some(func) if data.dtype().is_float() => accumulate::<f64>(func, axis, data, indices, updates),
-        Some(func) => accumulate::<i128>(func, axis, data, indices, updates),
+        Some(func) => in_domain!(domain, accumulate(func, axis, data, indices, updates)),
     }
 }
 

@@ -3,6 +3,8 @@
 //! accumulate in f64 and round once at the end. Integers are exact and wrap. It shares nothing with the
 //! engines it judges.
 //!
+//! A wide evaluation does not round floats at all (`wide.rs`).
+//!
 //! `elementwise.rs`, `layout.rs`, `indexing.rs`, `products.rs`, `reduce.rs` and `sort.rs` hold the ops;
 //! `scalar.rs` the functions of single elements.
 
@@ -17,6 +19,7 @@ mod source;
 mod taps;
 #[cfg(test)]
 mod tests;
+mod wide;
 
 use crate::bind;
 use crate::errors;
@@ -26,6 +29,8 @@ use crate::types::{TensorType, known_dims};
 use crate::validate::describe_node;
 use pando_base::{DType, Id, Result, Shape, Tensor};
 use rustc_hash::FxHashMap;
+use scalar::Domain;
+pub use wide::{wide, wide_values};
 
 /// Limits that turn runaway programs into errors.
 #[derive(Clone, Debug)]
@@ -53,23 +58,40 @@ pub fn eval_with(
     args: &[Tensor],
     options: &EvalOptions,
 ) -> Result<Vec<Tensor>> {
+    run(module, func, args, options, false)
+}
+
+/// As [`eval`], but floats of every type keep the precision of f64. Float arguments and results are tensors that
+/// [`wide`] makes: u64 with the bits of f64. Programs with u64 or bitcasts have no such meaning.
+pub fn eval_wide(module: &Module, func: FuncId, args: &[Tensor]) -> Result<Vec<Tensor>> {
+    run(module, func, args, &EvalOptions::default(), true)
+}
+
+fn run(
+    module: &Module,
+    func: FuncId,
+    args: &[Tensor],
+    options: &EvalOptions,
+    wide: bool,
+) -> Result<Vec<Tensor>> {
     let name = format!("func @{}", module.funcs[func].name);
     let bindings = bind::bindings_of(&module.funcs[func], args).map_err(|e| e.context(&name))?;
     let bound = if bindings.is_empty() { None } else { Some(bind::bind_dims(module, &bindings)?) };
     let module = bound.as_ref().unwrap_or(module);
-    check_args(&module.funcs[func], args).map_err(|error| error.context(&name))?;
-    let mut run = Run { module, options, steps: 0, live_bytes: 0, consts: FxHashMap::default() };
+    check_args(&module.funcs[func], args, wide).map_err(|error| error.context(&name))?;
+    let mut run = Run { module, options, wide, steps: 0, live_bytes: 0, consts: FxHashMap::default() };
     run.func(func, args.to_vec())
 }
 
-fn check_args(func: &Func, args: &[Tensor]) -> Result<()> {
+fn check_args(func: &Func, args: &[Tensor], wide: bool) -> Result<()> {
     if args.len() != func.params.len() {
         return Err(errors::wrong_argument_count(func.params.len(), args.len()));
     }
     for (position, (arg, expected)) in args.iter().zip(func.param_types()).enumerate() {
         let found = TensorType { dtype: arg.dtype(), dims: known_dims(arg.shape()) };
-        if found != *expected {
-            return Err(errors::wrong_argument(position, expected, &found));
+        let expected = if wide { wide::held_as(expected) } else { expected.clone() };
+        if found != expected {
+            return Err(errors::wrong_argument(position, &expected, &found));
         }
     }
     Ok(())
@@ -78,6 +100,7 @@ fn check_args(func: &Func, args: &[Tensor]) -> Result<()> {
 struct Run<'a> {
     module: &'a Module,
     options: &'a EvalOptions,
+    wide: bool,
     steps: u64,
     live_bytes: u64,
     consts: FxHashMap<ConstId, Tensor>,
@@ -133,7 +156,9 @@ impl Run<'_> {
             let constant = &self.module.consts[id];
             let bytes = constant.shape.num_elements().saturating_mul(constant.dtype.size_bytes());
             self.check_bytes(bytes.into())?;
-            self.consts.insert(id, constant.materialize());
+            let tensor = constant.materialize();
+            let wide = self.wide && constant.dtype.is_float();
+            self.consts.insert(id, if wide { wide::widened(&tensor) } else { tensor });
         }
         Ok(vec![self.consts[&id].clone()])
     }
@@ -173,7 +198,7 @@ impl Run<'_> {
         // Working copies hold 16 bytes per element at most.
         let bytes: u128 = results.chain(operand_sizes).map(|elements| u128::from(elements) * 16).sum();
         self.check_bytes(bytes)?;
-        Ok(apply(&node.op, operands, types[0].dtype, shapes))
+        Ok(apply(&node.op, operands, types[0].dtype, shapes, self.wide))
     }
 
     fn count_step(&mut self) -> Result<()> {
@@ -221,19 +246,29 @@ fn last_uses(func: &Func) -> Vec<Vec<ValueId>> {
 
 /// The results of an op that needs no module: neither constants nor functions. `dtype` is the first
 /// result's. Shapes are those that inference gave.
-pub(crate) fn apply(op: &Op, operands: &[&Tensor], dtype: DType, mut shapes: Vec<Shape>) -> Vec<Tensor> {
+pub(crate) fn apply(
+    op: &Op,
+    operands: &[&Tensor],
+    dtype: DType,
+    mut shapes: Vec<Shape>,
+    wide: bool,
+) -> Vec<Tensor> {
+    // Of the first operand; ops without one have the domain of their result.
+    let first = operands.first().map_or(dtype, |operand| operand.dtype());
+    let domain =
+        Domain::of(if matches!(op, Op::Iota { .. } | Op::Random { .. }) { dtype } else { first }, wide);
     if let Op::Sort(sort) = op {
-        return sort::sort(sort, operands);
+        return sort::sort(sort, domain, operands);
     }
     let shape = shapes.swap_remove(0);
     vec![match op {
-        Op::Iota { axis, .. } => source::iota(dtype, shape, *axis),
-        Op::Random { distribution, .. } => source::random(*distribution, dtype, shape, operands[0]),
-        Op::Unary(func) => elementwise::unary(*func, operands[0]),
-        Op::Binary(func) => elementwise::binary(*func, operands[0], operands[1]),
-        Op::Compare(func) => elementwise::compare(*func, operands[0], operands[1]),
+        Op::Iota { axis, .. } => source::iota(domain, dtype, shape, *axis),
+        Op::Random { distribution, .. } => source::random(domain, *distribution, dtype, shape, operands[0]),
+        Op::Unary(func) => elementwise::unary(*func, domain, operands[0]),
+        Op::Binary(func) => elementwise::binary(*func, domain, operands[0], operands[1]),
+        Op::Compare(func) => elementwise::compare(*func, domain, operands[0], operands[1]),
         Op::Select => elementwise::select(operands),
-        Op::Convert(dtype) => elementwise::convert(*dtype, operands[0]),
+        Op::Convert(dtype) => elementwise::convert(*dtype, domain, operands[0], wide),
         Op::Bitcast(dtype) => elementwise::bitcast(*dtype, operands[0]),
         Op::Reshape { .. } => operands[0].clone().reshaped(shape),
         Op::Transpose { perm } => layout::transpose(perm, operands[0], &shape),
@@ -243,12 +278,12 @@ pub(crate) fn apply(op: &Op, operands: &[&Tensor], dtype: DType, mut shapes: Vec
         Op::Concat { axis } => layout::concat(*axis, operands, &shape),
         Op::Reverse { axes } => layout::reverse(axes, operands[0]),
         Op::Gather { axis } => indexing::gather(*axis, operands[0], operands[1], &shape),
-        Op::Scatter { axis, combine } => indexing::scatter(*axis, *combine, operands),
-        Op::Dot(dot) => products::dot(dot, operands[0], operands[1], dtype, shape),
-        Op::Conv(conv) => products::conv(conv, operands[0], operands[1], dtype, shape),
-        Op::Reduce { func, axes } => reduce::reduce(*func, axes, operands[0], shape),
-        Op::ReduceWindow(window) => reduce::reduce_window(window, operands[0], shape),
-        Op::Scan(scan) => reduce::scan(scan, operands[0]),
+        Op::Scatter { axis, combine } => indexing::scatter(*axis, *combine, domain, operands),
+        Op::Dot(dot) => products::dot(dot, domain, operands[0], operands[1], dtype, shape),
+        Op::Conv(conv) => products::conv(conv, domain, operands[0], operands[1], dtype, shape),
+        Op::Reduce { func, axes } => reduce::reduce(*func, axes, domain, operands[0], shape),
+        Op::ReduceWindow(window) => reduce::reduce_window(window, domain, operands[0], shape),
+        Op::Scan(scan) => reduce::scan(scan, domain, operands[0]),
         Op::Sort(_)
         | Op::Constant(_)
         | Op::Call(_)

@@ -1,16 +1,19 @@
 //! Dot and convolution: sums of products, accumulated in f64 (or exactly) and rounded once.
 
-use super::scalar::Scalar;
+use super::scalar::{Domain, Scalar, in_domain};
 use super::taps::taps;
 use crate::op::{Conv, Dot};
 use pando_base::{DType, Shape, Tensor};
 
-pub(super) fn dot(dot: &Dot, lhs: &Tensor, rhs: &Tensor, dtype: DType, shape: Shape) -> Tensor {
-    if dtype.is_float() {
-        dot_as::<f64>(dot, lhs, rhs, dtype, shape)
-    } else {
-        dot_as::<i128>(dot, lhs, rhs, dtype, shape)
-    }
+pub(super) fn dot(
+    dot: &Dot,
+    domain: Domain,
+    lhs: &Tensor,
+    rhs: &Tensor,
+    dtype: DType,
+    shape: Shape,
+) -> Tensor {
+    in_domain!(domain, dot_as(dot, lhs, rhs, dtype, shape))
 }
 
 /// As batches of matrix products `[m,k] × [k,n]`.
@@ -56,12 +59,15 @@ fn ordered<T: Scalar>(tensor: &Tensor, axes: &[usize]) -> Vec<T> {
     shape.indices().map(|index| values[position(&index) as usize]).collect()
 }
 
-pub(super) fn conv(conv: &Conv, input: &Tensor, kernel: &Tensor, dtype: DType, shape: Shape) -> Tensor {
-    if dtype.is_float() {
-        conv_as::<f64>(conv, input, kernel, dtype, shape)
-    } else {
-        conv_as::<i128>(conv, input, kernel, dtype, shape)
-    }
+pub(super) fn conv(
+    conv: &Conv,
+    domain: Domain,
+    input: &Tensor,
+    kernel: &Tensor,
+    dtype: DType,
+    shape: Shape,
+) -> Tensor {
+    in_domain!(domain, conv_as(conv, input, kernel, dtype, shape))
 }
 
 fn conv_as<T: Scalar>(conv: &Conv, input: &Tensor, kernel: &Tensor, dtype: DType, shape: Shape) -> Tensor {

@@ -1,16 +1,12 @@
 //! Reductions, window reductions and scans.
 
-use super::scalar::Scalar;
+use super::scalar::{Domain, Scalar, in_domain};
 use super::taps::{Tap, taps};
 use crate::op::{ReduceWindow, Scan};
 use pando_base::{ReduceFn, Shape, Tensor};
 
-pub(super) fn reduce(func: ReduceFn, axes: &[usize], x: &Tensor, shape: Shape) -> Tensor {
-    if x.dtype().is_float() {
-        reduce_as::<f64>(func, axes, x, shape)
-    } else {
-        reduce_as::<i128>(func, axes, x, shape)
-    }
+pub(super) fn reduce(func: ReduceFn, axes: &[usize], domain: Domain, x: &Tensor, shape: Shape) -> Tensor {
+    in_domain!(domain, reduce_as(func, axes, x, shape))
 }
 
 fn reduce_as<T: Scalar>(func: ReduceFn, axes: &[usize], x: &Tensor, shape: Shape) -> Tensor {
@@ -25,12 +21,8 @@ fn reduce_as<T: Scalar>(func: ReduceFn, axes: &[usize], x: &Tensor, shape: Shape
     T::write(x.dtype(), shape, &values)
 }
 
-pub(super) fn reduce_window(window: &ReduceWindow, x: &Tensor, shape: Shape) -> Tensor {
-    if x.dtype().is_float() {
-        reduce_window_as::<f64>(window, x, shape)
-    } else {
-        reduce_window_as::<i128>(window, x, shape)
-    }
+pub(super) fn reduce_window(window: &ReduceWindow, domain: Domain, x: &Tensor, shape: Shape) -> Tensor {
+    in_domain!(domain, reduce_window_as(window, x, shape))
 }
 
 fn reduce_window_as<T: Scalar>(window: &ReduceWindow, x: &Tensor, shape: Shape) -> Tensor {
@@ -55,8 +47,8 @@ fn reduce_window_as<T: Scalar>(window: &ReduceWindow, x: &Tensor, shape: Shape) 
     T::write(x.dtype(), shape, &results)
 }
 
-pub(super) fn scan(scan: &Scan, x: &Tensor) -> Tensor {
-    if x.dtype().is_float() { scan_as::<f64>(scan, x) } else { scan_as::<i128>(scan, x) }
+pub(super) fn scan(scan: &Scan, domain: Domain, x: &Tensor) -> Tensor {
+    in_domain!(domain, scan_as(scan, x))
 }
 
 fn scan_as<T: Scalar>(scan: &Scan, x: &Tensor) -> Tensor {

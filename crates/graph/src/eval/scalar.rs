@@ -5,6 +5,38 @@
 use pando_base::{BinaryFn, CompareFn, DType, ReduceFn, Shape, Tensor, UnaryFn};
 use std::cmp::Ordering;
 
+/// How a tensor's elements are held and computed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Domain {
+    Float,
+    /// See `wide.rs`.
+    Wide,
+    Int,
+}
+
+impl Domain {
+    pub(super) fn of(dtype: DType, wide: bool) -> Domain {
+        match dtype.is_float() {
+            true if wide => Domain::Wide,
+            true => Domain::Float,
+            false if wide && dtype == DType::U64 => Domain::Wide,
+            false => Domain::Int,
+        }
+    }
+}
+
+/// Calls a function that is generic over the scalar with that of a domain.
+macro_rules! in_domain {
+    ($domain:expr, $func:ident($($arg:expr),*)) => {
+        match $domain {
+            $crate::eval::scalar::Domain::Float => $func::<f64>($($arg),*),
+            $crate::eval::scalar::Domain::Wide => $func::<$crate::eval::wide::Wide>($($arg),*),
+            $crate::eval::scalar::Domain::Int => $func::<i128>($($arg),*),
+        }
+    };
+}
+pub(super) use in_domain;
+
 /// What elements are computed in: f64 for float types, i128 for integers and bool.
 pub(super) trait Scalar: Copy + PartialOrd {
     const ZERO: Self;
