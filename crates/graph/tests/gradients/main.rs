@@ -4,4 +4,5 @@
 
 mod composites;
 mod differences;
+mod programs;
 mod random_programs;
