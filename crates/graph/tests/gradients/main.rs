@@ -6,3 +6,4 @@ mod composites;
 mod differences;
 mod programs;
 mod random_programs;
+mod values;
