@@ -30,3 +30,21 @@ pub fn wrong_output(position: usize, expected: &str, found: &str) -> Error {
 pub fn too_large(bytes: u128) -> Error {
     Error::new(format!("a plan for these sizes needs {bytes} bytes of memory; use smaller inputs"))
 }
+
+pub fn too_much_state(state: usize, params: usize) -> Error {
+    Error::new(format!("{state} parameters are to be state, @main has {params}"))
+}
+
+pub fn wrong_alias(param: usize, result: usize, why: &str) -> Error {
+    Error::new(format!("result {result} cannot replace parameter {param}: {why}"))
+}
+
+pub fn wrong_state_count(expected: usize, found: usize) -> Error {
+    Error::new(format!(
+        "the model has {expected} variable(s) of state, found {found}; pass them to `run_in_place`"
+    ))
+}
+
+pub fn wrong_state(position: usize, expected: &TensorType, dtype: DType, shape: &Shape) -> Error {
+    Error::new(format!("state {position} is {dtype}{shape}, the model has {expected}"))
+}

@@ -3,10 +3,11 @@
 //!
 //! The invariant behind every pointer (checked by [`crate::plan::check`] when a plan is made): a buffer's
 //! bytes lie inside its storage; buffers that are live at the same time do not overlap; views stay inside
-//! their buffers; parameters and constants are never written.
+//! their buffers; constants are never written, and parameters only where results replace them.
 
 #![allow(unsafe_code)]
 
+use crate::model::Arguments;
 use crate::plan::{Place, Plan};
 use crate::pool::Pool;
 use crate::view::{BufferId, View};
@@ -63,6 +64,9 @@ impl Drop for Bytes {
 /// The memory of one run of a plan. Kept and used again; not shared by runs at the same time.
 pub struct Frame {
     _arena: Bytes,
+    _prepared: Bytes,
+    /// The versions of the state that was prepared.
+    versions: Vec<u64>,
     pointers: Vec<*mut u8>,
     children: Vec<Frame>,
 }
@@ -73,17 +77,19 @@ unsafe impl Send for Frame {}
 
 impl Frame {
     pub fn new(plan: &Plan) -> Frame {
-        let arena = Bytes::new(plan.arena_bytes);
+        let (arena, prepared) = (Bytes::new(plan.arena_bytes), Bytes::new(plan.prepared_bytes));
         let pointer = |place: &Place| match place {
             // SAFETY: offsets are inside the arena: the plan's size is the largest end of a buffer.
             Place::Arena(offset) => unsafe { arena.as_ptr().add(*offset) },
+            // SAFETY: as above.
+            Place::Prepared(offset) => unsafe { prepared.as_ptr().add(*offset) },
             Place::Const(tensor) => tensor.bytes().as_ptr().cast_mut(),
             Place::Kept(bytes) => bytes.as_ptr(),
-            Place::Param => std::ptr::null_mut(),
+            Place::Param | Place::Replaces(_) => std::ptr::null_mut(),
         };
         let pointers = plan.buffers.values().map(|buffer| pointer(&buffer.place)).collect();
         let children = plan.children.iter().map(Frame::new).collect();
-        Frame { _arena: arena, pointers, children }
+        Frame { _arena: arena, _prepared: prepared, versions: Vec::new(), pointers, children }
     }
 
     pub fn pointer(&self, buffer: BufferId) -> *mut u8 {
@@ -173,23 +179,36 @@ impl Run<'_> {
     }
 }
 
-/// Runs a plan on inputs of its parameters' sizes. Results stay in the frame.
+/// Runs a plan on parameters of its sizes. Results stay in the frame.
 ///
 /// # Safety
-/// Each pointer has as many readable bytes as its parameter, which nobody writes until the call returns.
+/// Each address has as many readable bytes as its parameter, which nobody writes until the call returns; those
+/// of parameters that results replace are the caller's alone.
 pub unsafe fn run(
     plan: &Plan,
     frame: &mut Frame,
     pool: &Pool,
-    inputs: impl Iterator<Item = *const u8>,
+    arguments: &Arguments,
     results: impl Iterator<Item = (BufferId, *mut u8)>,
     timing: Option<&mut Timing>,
 ) -> Result<()> {
     for (buffer, address) in results {
         frame.pointers[buffer.index()] = address;
     }
-    for (input, &param) in inputs.zip(&plan.params) {
-        frame.pointers[param.index()] = input.cast_mut();
+    for (&address, &param) in arguments.addresses.iter().zip(&plan.params) {
+        frame.pointers[param.index()] = address;
+    }
+    for (id, buffer) in plan.buffers.iter() {
+        if let Place::Replaces(param) = buffer.place {
+            frame.pointers[id.index()] = arguments.addresses[param];
+        }
+    }
+    let versions = || plan.steady.iter().map(|&param| arguments.versions[param]);
+    if !plan.prepared.is_empty() && !versions().eq(frame.versions.iter().copied()) {
+        // Nothing is prepared for any version while it is being remade.
+        frame.versions.clear();
+        prepare(plan, &plan.prepared, frame, pool)?;
+        frame.versions.extend(versions());
     }
     run_steps(plan, frame, pool, timing)
 }
@@ -213,7 +232,7 @@ fn run_steps(plan: &Plan, frame: &mut Frame, pool: &Pool, timing: Option<&mut Ti
     Ok(())
 }
 
-/// Runs a plan's preparation: the steps whose operands are all constants.
+/// Runs a plan's preparation: the steps whose operands are all constants, or state besides.
 pub fn prepare(plan: &Plan, steps: &[crate::step::Step], frame: &mut Frame, pool: &Pool) -> Result<()> {
     let memory = Memory(&frame.pointers);
     let mut run = Run { pool, memory, plan, children: &mut frame.children, timing: None };

@@ -6,6 +6,10 @@
 //! (`plan/memory.rs`), constants are folded, packed once and held once (`constants.rs`). Kernels (`kernel/`)
 //! exist for each level of instructions ([`Isa`]).
 //!
+//! State (`state.rs`) is updated in place: results that replace parameters are written where these are, and the order
+//! of steps (`plan/schedule.rs`) uses up each gradient soon after it is made. What is prepared from state that a
+//! model only reads, packed weights above all, is kept until the state changes.
+//!
 //! Convolutions of f32 images have a layout of their own: channels in blocks of 16, the lanes of a register
 //! (`plan/layout.rs`), through chains of convolutions, pools, sums and activations, with copies only where
 //! other ops come in. Kernels are direct (`kernel/conv.rs`), or Winograd's where that is faster and as exact
@@ -22,6 +26,7 @@ mod constants;
 mod errors;
 mod exec;
 mod flat;
+mod gradients;
 mod images;
 mod isa;
 mod kernel;
@@ -30,9 +35,11 @@ mod options;
 mod plan;
 mod pool;
 mod recognise;
+mod state;
 mod step;
 mod view;
 
 pub use isa::Isa;
 pub use model::{Input, Model, StepTime, compile, compile_owned, medians};
 pub use options::{CompileOptions, MatmulPrecision};
+pub use state::{Variable, compile_stateful};

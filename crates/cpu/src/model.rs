@@ -8,6 +8,7 @@ use crate::exec::{self, Frame, Timing};
 use crate::flat::flatten;
 use crate::images;
 use crate::options::CompileOptions;
+use crate::plan::state::Declared;
 use crate::plan::{self, Packed, Place, Plan};
 use crate::pool::Pool;
 use crate::step::Step;
@@ -68,6 +69,23 @@ impl<'a> Input<'a> {
 }
 
 impl Input<'_> {
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    pub(crate) fn ty(&self) -> (DType, &Shape) {
+        (self.dtype, &self.shape)
+    }
+
+    /// Nobody writes there.
+    pub(crate) fn address(&self) -> *mut u8 {
+        self.bytes.as_ptr().cast_mut()
+    }
+
     /// A copy.
     pub fn to_tensor(&self) -> Tensor {
         Tensor::from_bytes(self.dtype, self.shape.clone(), self.bytes).expect("`new` has compared the sizes")
@@ -85,6 +103,7 @@ pub struct Model {
     module: Module,
     main: FuncId,
     options: CompileOptions,
+    pub(crate) state: Declared,
     pool: Pool,
     constants: Mutex<Constants>,
     packed: Mutex<Packed>,
@@ -92,9 +111,16 @@ pub struct Model {
 }
 
 /// A plan and the memory of its finished runs.
-struct Planned {
+pub(crate) struct Planned {
     plan: Plan,
     frames: Mutex<Vec<Frame>>,
+}
+
+/// Where the parameters of a run are, and the versions of those that are state.
+#[derive(Default)]
+pub(crate) struct Arguments {
+    pub addresses: Vec<*mut u8>,
+    pub versions: Vec<u64>,
 }
 
 /// Compiles the function `main` of a valid module. Where all sizes are numbers, the plan is made at once.
@@ -104,25 +130,7 @@ pub fn compile(module: &Module, options: &CompileOptions) -> Result<Model> {
 
 /// As [`compile`], for a module that nobody else holds: its constants are let go once they are packed.
 pub fn compile_owned(module: Module, options: &CompileOptions) -> Result<Model> {
-    check_expanded_size(&module)?;
-    let mut module = if options.fuse { rebuilt(module)? } else { module };
-    let main = module.main().ok_or_else(errors::no_main)?;
-    let types = module.funcs[main].param_types();
-    let shapes: Option<Vec<Shape>> = types.iter().map(|ty| ty.shape()).collect();
-    let packed = Packed::new(shapes.is_some());
-    let model = Model {
-        main,
-        options: options.clone(),
-        pool: Pool::new(options.threads),
-        constants: Mutex::new(Constants::take(&mut module)),
-        packed: Mutex::new(packed),
-        plans: Mutex::default(),
-        module,
-    };
-    if let Some(shapes) = shapes {
-        model.planned(&shapes)?;
-    }
-    Ok(model)
+    Model::new(module, Declared::default(), options)
 }
 
 /// Consumes the module: what it alone held of constants is not held on.
@@ -130,7 +138,67 @@ fn rebuilt(module: Module) -> Result<Module> {
     rebuild(&module)
 }
 
+impl Planned {
+    pub fn zeroed_results(&self) -> Vec<Tensor> {
+        let results = self.plan.results.iter();
+        results.map(|view| Tensor::zeros(view.dtype, shape_of(&view.sizes))).collect()
+    }
+
+    /// An error unless the tensors have room for exactly the results.
+    pub fn check_outputs(&self, outputs: &[Tensor]) -> Result<()> {
+        let results = &self.plan.results;
+        if outputs.len() != results.len() {
+            return Err(errors::wrong_output(outputs.len(), "no result", "more"));
+        }
+        for (position, (output, view)) in outputs.iter().zip(results).enumerate() {
+            let found = format!("{}{}", output.dtype(), output.shape());
+            let expected = format!("{}{}", view.dtype, shape_of(&view.sizes));
+            if found != expected {
+                return Err(errors::wrong_output(position, &expected, &found));
+            }
+        }
+        Ok(())
+    }
+
+    pub fn step_times(&self, seconds: Timing) -> Vec<StepTime> {
+        let times = self.plan.steps.iter().zip(seconds);
+        let step_time = |(step, (start_seconds, seconds)): (&Step, (f64, f64))| StepTime {
+            kind: step.kind_name(),
+            name: step.name.clone(),
+            sizes: step.outputs.first().map_or(Vec::new(), |view| view.sizes.to_vec()),
+            start_seconds,
+            seconds,
+            flops: step.flops(),
+            bytes: step.bytes(),
+        };
+        times.map(step_time).collect()
+    }
+}
+
 impl Model {
+    pub(crate) fn new(module: Module, state: Declared, options: &CompileOptions) -> Result<Model> {
+        check_expanded_size(&module)?;
+        let mut module = if options.fuse { rebuilt(module)? } else { module };
+        let main = module.main().ok_or_else(errors::no_main)?;
+        let types = module.funcs[main].param_types();
+        let shapes: Option<Vec<Shape>> = types.iter().map(|ty| ty.shape()).collect();
+        let packed = Packed::new(shapes.is_some());
+        let model = Model {
+            main,
+            options: options.clone(),
+            state,
+            pool: Pool::new(options.threads),
+            constants: Mutex::new(Constants::take(&mut module)),
+            packed: Mutex::new(packed),
+            plans: Mutex::default(),
+            module,
+        };
+        if let Some(shapes) = shapes {
+            model.planned(&shapes)?;
+        }
+        Ok(model)
+    }
+
     /// The results for these inputs. Named dimensions take their numbers from the inputs' shapes.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         self.run_timed(&borrowed(inputs), None)
@@ -144,20 +212,9 @@ impl Model {
     /// As [`Model::run`], into tensors of the results' types and shapes: nothing is allocated once a run
     /// with these shapes has been.
     pub fn run_into(&self, inputs: &[Tensor], outputs: &mut [Tensor]) -> Result<()> {
-        let inputs = &borrowed(inputs);
-        let planned = self.planned(&self.checked_shapes(inputs)?)?;
-        let results = &planned.plan.results;
-        if outputs.len() != results.len() {
-            return Err(errors::wrong_output(outputs.len(), "no result", "more"));
-        }
-        for (position, (output, view)) in outputs.iter().zip(results).enumerate() {
-            let found = format!("{}{}", output.dtype(), output.shape());
-            let expected = format!("{}{}", view.dtype, shape_of(&view.sizes));
-            if found != expected {
-                return Err(errors::wrong_output(position, &expected, &found));
-            }
-        }
-        self.run_planned(&planned, inputs, outputs, None)
+        let (planned, arguments) = self.stateless(&borrowed(inputs))?;
+        planned.check_outputs(outputs)?;
+        self.run_planned(&planned, &arguments, outputs, None)
     }
 
     /// The results and the time of every step.
@@ -169,46 +226,44 @@ impl Model {
     pub fn profile_borrowed(&self, inputs: &[Input]) -> Result<(Vec<Tensor>, Vec<StepTime>)> {
         let mut seconds = Vec::new();
         let results = self.run_timed(inputs, Some(&mut seconds))?;
-        let planned = self.planned(&self.checked_shapes(inputs)?)?;
-        let times = planned.plan.steps.iter().zip(seconds);
-        let step_time = |(step, (start_seconds, seconds)): (&Step, (f64, f64))| StepTime {
-            kind: step.kind_name(),
-            name: step.name.clone(),
-            sizes: step.outputs.first().map_or(Vec::new(), |view| view.sizes.to_vec()),
-            start_seconds,
-            seconds,
-            flops: step.flops(),
-            bytes: step.bytes(),
-        };
-        Ok((results, times.map(step_time).collect()))
+        let (planned, _) = self.stateless(inputs)?;
+        Ok((results, planned.step_times(seconds)))
     }
 
-    /// Bytes of the arena that runs with these input shapes use, and of constants prepared for them.
+    /// Bytes of the arena that runs with these input shapes use, and of what is prepared for them from constants
+    /// and state.
     pub fn memory_bytes(&self, shapes: &[Shape]) -> Result<(usize, usize)> {
         let planned = self.planned(shapes)?;
-        Ok((planned.plan.arena_bytes, planned.plan.kept_bytes))
+        Ok((planned.plan.arena_bytes, planned.plan.kept_bytes + planned.plan.prepared_bytes))
     }
 
     fn run_timed(&self, inputs: &[Input], timing: Option<&mut Timing>) -> Result<Vec<Tensor>> {
-        let planned = self.planned(&self.checked_shapes(inputs)?)?;
-        let results = planned.plan.results.iter();
-        let mut outputs: Vec<Tensor> =
-            results.map(|view| Tensor::zeros(view.dtype, shape_of(&view.sizes))).collect();
-        self.run_planned(&planned, inputs, &mut outputs, timing)?;
+        let (planned, arguments) = self.stateless(inputs)?;
+        let mut outputs = planned.zeroed_results();
+        self.run_planned(&planned, &arguments, &mut outputs, timing)?;
         Ok(outputs)
     }
 
+    /// The plan for these inputs, and where they are.
+    fn stateless(&self, inputs: &[Input]) -> Result<(Arc<Planned>, Arguments)> {
+        if self.state.params > 0 {
+            return Err(errors::wrong_state_count(self.state.params, 0));
+        }
+        let planned = self.planned(&self.checked_shapes(inputs.iter().map(Input::ty))?)?;
+        let addresses = inputs.iter().map(Input::address).collect();
+        Ok((planned, Arguments { addresses, versions: Vec::new() }))
+    }
+
     /// Steps write results where the outputs are; what two of them share, and constants, are copied.
-    fn run_planned(
+    pub(crate) fn run_planned(
         &self,
         planned: &Planned,
-        inputs: &[Input],
+        arguments: &Arguments,
         outputs: &mut [Tensor],
         timing: Option<&mut Timing>,
     ) -> Result<()> {
         let plan = &planned.plan;
         let mut frame = lock(&planned.frames).pop().unwrap_or_else(|| Frame::new(plan));
-        let pointers = inputs.iter().map(|input| input.bytes.as_ptr());
         let mut copied = Vec::new();
         let mut direct: Vec<(BufferId, *mut u8)> = Vec::new();
         for (view, output) in plan.results.iter().zip(outputs) {
@@ -220,8 +275,10 @@ impl Model {
             }
         }
         // SAFETY: `checked_shapes` has compared types and sizes with the parameters'; the tensors are
-        // borrowed until the call returns, and each output holds its whole buffer.
-        let result = unsafe { exec::run(plan, &mut frame, &self.pool, pointers, direct.into_iter(), timing) };
+        // borrowed until the call returns, those of replaced parameters by us alone, and each output holds its
+        // whole buffer.
+        let result =
+            unsafe { exec::run(plan, &mut frame, &self.pool, arguments, direct.into_iter(), timing) };
         if result.is_ok() {
             for (view, output) in copied {
                 // SAFETY: the run is over, the frame is still ours, and results are dense.
@@ -237,22 +294,30 @@ impl Model {
     }
 
     /// The inputs' shapes if they suit the parameters, names aside.
-    fn checked_shapes(&self, inputs: &[Input]) -> Result<Vec<Shape>> {
+    pub(crate) fn checked_shapes<'a>(
+        &self,
+        inputs: impl Iterator<Item = (DType, &'a Shape)>,
+    ) -> Result<Vec<Shape>> {
         let types = self.main_func().param_types();
+        let inputs: Vec<(DType, &Shape)> = inputs.collect();
         if types.len() != inputs.len() {
-            return Err(errors::wrong_input_count(types.len(), inputs.len()));
+            let state = self.state.params;
+            return Err(errors::wrong_input_count(types.len() - state, inputs.len() - state));
         }
-        for (position, (input, ty)) in inputs.iter().zip(types).enumerate() {
+        for (position, (&(dtype, shape), ty)) in inputs.iter().zip(types).enumerate() {
             let fits = |(dim, &size): (&Dim, &u64)| dim.known().is_none_or(|known| known == size);
-            let same_rank = ty.rank() == input.shape.rank();
-            if input.dtype != ty.dtype || !same_rank || !ty.dims.iter().zip(input.shape.iter()).all(fits) {
-                return Err(errors::wrong_input(position, ty, input.dtype, &input.shape));
+            let same_rank = ty.rank() == shape.rank();
+            if dtype != ty.dtype || !same_rank || !ty.dims.iter().zip(shape.iter()).all(fits) {
+                return Err(match position.checked_sub(self.state.params) {
+                    Some(position) => errors::wrong_input(position, ty, dtype, shape),
+                    None => errors::wrong_state(position, ty, dtype, shape),
+                });
             }
         }
-        Ok(inputs.iter().map(|input| input.shape.clone()).collect())
+        Ok(inputs.into_iter().map(|(_, shape)| shape.clone()).collect())
     }
 
-    fn planned(&self, shapes: &[Shape]) -> Result<Arc<Planned>> {
+    pub(crate) fn planned(&self, shapes: &[Shape]) -> Result<Arc<Planned>> {
         if let Some(planned) = lock(&self.plans).get(shapes) {
             return Ok(Arc::clone(planned));
         }
@@ -261,7 +326,7 @@ impl Model {
         let module = bound.as_ref().unwrap_or(&self.module);
         let flat = flatten(module, self.main, &mut lock(&self.constants), self.options.fuse)?;
         let flat = if self.options.fuse { images::split(flat, self.pool.threads()) } else { flat };
-        let plan = plan::plan(&flat, &self.options, &self.pool, &mut lock(&self.packed))?;
+        let plan = plan::plan(&flat, &self.state, &self.options, &self.pool, &mut lock(&self.packed))?;
         let planned = Arc::new(Planned { plan, frames: Mutex::default() });
         lock(&self.plans).insert(shapes.to_vec(), Arc::clone(&planned));
         Ok(planned)
@@ -290,7 +355,7 @@ fn borrowed(inputs: &[Tensor]) -> Vec<Input<'_>> {
     inputs.iter().map(Input::from).collect()
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What a panic could leave behind is whole: entries are inserted in one piece.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

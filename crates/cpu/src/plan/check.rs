@@ -2,6 +2,7 @@
 //! crate relies on.
 
 use super::{Place, Plan, memory};
+use crate::step::{Kind, Step};
 use crate::view::{BufferId, View};
 use pando_base::Id;
 
@@ -9,24 +10,56 @@ use pando_base::Id;
 /// If a view leaves its buffer, a buffer its arena, two buffers that live at once overlap, or a step writes
 /// what is not its own.
 pub fn check(plan: &Plan) {
+    for step in &plan.prepared {
+        check_step(plan, step, |place| matches!(place, Place::Prepared(_)));
+    }
     for step in &plan.steps {
-        for view in step.inputs.iter().chain(&step.outputs).chain(&step.scratch) {
-            check_inside(plan, view, step.kind_name());
-        }
-        for output in step.outputs.iter().chain(&step.scratch) {
-            assert!(output.is_dense(), "{} writes the strided view {output:?}", step.kind_name());
-            assert!(
-                matches!(plan.buffers[output.buffer].place, Place::Arena(_)),
-                "{} writes {}, which is no part of the arena",
-                step.kind_name(),
-                output.buffer
-            );
-            let reads = step.inputs.iter().any(|input| input.buffer == output.buffer);
-            assert!(!reads, "{} reads {} while writing it", step.kind_name(), output.buffer);
-        }
+        check_step(plan, step, |place| matches!(place, Place::Arena(_) | Place::Replaces(_)));
     }
     plan.results.iter().for_each(|view| check_inside(plan, view, "return"));
-    check_overlaps(plan);
+    let arena = |place: &Place| if let Place::Arena(offset) = place { Some(*offset) } else { None };
+    let kept = |place: &Place| if let Place::Prepared(offset) = place { Some(*offset) } else { None };
+    let all = || plan.prepared.iter().chain(&plan.steps);
+    check_overlaps(plan, (plan.steps.iter(), &plan.results), arena, plan.arena_bytes);
+    // Room that the preparation needs while it runs.
+    check_overlaps(plan, (plan.prepared.iter(), &[]), arena, plan.arena_bytes);
+    check_overlaps(plan, (all(), &plan.results), kept, plan.prepared_bytes);
+    check_replaced(plan);
+}
+
+fn check_step(plan: &Plan, step: &Step, may_write: impl Fn(&Place) -> bool) {
+    for view in step.inputs.iter().chain(&step.outputs).chain(&step.scratch) {
+        check_inside(plan, view, step.kind_name());
+    }
+    let scratch = step.scratch.iter().map(|view| (view, true));
+    for (output, is_scratch) in step.outputs.iter().map(|view| (view, false)).chain(scratch) {
+        assert!(output.is_dense(), "{} writes the strided view {output:?}", step.kind_name());
+        let place = &plan.buffers[output.buffer].place;
+        let own = if is_scratch { matches!(place, Place::Arena(_)) } else { may_write(place) };
+        assert!(own, "{} writes {}, which is not its own", step.kind_name(), output.buffer);
+        let reads = step.inputs.iter().any(|input| input.buffer == output.buffer);
+        assert!(!reads, "{} reads {} while writing it", step.kind_name(), output.buffer);
+    }
+}
+
+/// Nobody reads a parameter after the step that writes over it; that step itself only element by element.
+fn check_replaced(plan: &Plan) {
+    for (at, step) in plan.steps.iter().enumerate() {
+        for output in &step.outputs {
+            let Place::Replaces(param) = plan.buffers[output.buffer].place else { continue };
+            let old = plan.params[param];
+            let reads = |step: &Step| step.inputs.iter().any(|view| view.buffer == old);
+            assert!(
+                !plan.steps[at + 1..].iter().any(reads),
+                "{old} is read after {} replaced it",
+                output.buffer
+            );
+            let by_element = matches!(step.kind, Kind::Elementwise(_) | Kind::Gemm(_));
+            assert!(by_element || !reads(step), "{} reads {old} while replacing it", step.kind_name());
+            assert!(!plan.prepared.iter().any(reads), "{old} is prepared, and replaced");
+            assert_eq!(plan.buffers[old].bytes, plan.buffers[output.buffer].bytes, "{old} has another size");
+        }
+    }
 }
 
 fn check_inside(plan: &Plan, view: &View, step: &str) {
@@ -36,13 +69,18 @@ fn check_inside(plan: &Plan, view: &View, step: &str) {
 }
 
 /// Sorted by the first step, each buffer is compared with those still live: quadratic only in those.
-fn check_overlaps(plan: &Plan) {
-    let lives = memory::lives(&plan.steps, &plan.results);
+fn check_overlaps<'a>(
+    plan: &Plan,
+    (steps, results): (impl Iterator<Item = &'a Step>, &[View]),
+    offset: impl Fn(&Place) -> Option<usize>,
+    size: usize,
+) {
+    let lives = memory::lives(steps, results);
     let mut placed: Vec<(BufferId, memory::Life, usize, usize)> = Vec::new();
     for (id, buffer) in plan.buffers.iter() {
-        if let (Place::Arena(offset), Some(life)) = (&buffer.place, lives[id]) {
-            assert!(offset + buffer.bytes <= plan.arena_bytes, "{id} leaves the arena");
-            placed.push((id, life, *offset, offset + buffer.bytes));
+        if let (Some(offset), Some(life)) = (offset(&buffer.place), lives[id]) {
+            assert!(offset + buffer.bytes <= size, "{id} leaves the arena");
+            placed.push((id, life, offset, offset + buffer.bytes));
         }
     }
     placed.sort_by_key(|&(id, life, ..)| (life.first, id.index()));

@@ -2,7 +2,8 @@
 
 use super::product::is_summed_in_f32;
 use super::reduce::is_small;
-use super::{Draft, Place, Plan, Planner, program};
+use super::state::Declared;
+use super::{Changes, Draft, Place, Plan, Planner, program};
 use crate::constants::Constant;
 use crate::flat::{Flat, FlatNode, FlatType, Work};
 use crate::kernel::elementwise::convert;
@@ -37,6 +38,7 @@ impl Planner<'_> {
                 self.blocked_conv(conv, node);
                 return Ok(());
             }
+            Work::KernelGradient(conv) => vec![self.kernel_gradient(conv, node)],
             Work::Constant(constant) => vec![self.constant(constant, node.results[0])],
             Work::Composite(composite) => vec![self.rows(*composite, node)],
             Work::If { then, otherwise } => {
@@ -69,7 +71,7 @@ impl Planner<'_> {
         let draft = Draft {
             bytes: view.num_bytes(),
             place: constant.held().map(Place::Const),
-            is_const: true,
+            changes: Changes::Never,
             constant: Some((Arc::clone(constant), value)),
         };
         View { buffer: self.buffers.push(draft), ..view }
@@ -85,7 +87,7 @@ impl Planner<'_> {
     }
 
     fn child(&mut self, flat: &Flat) -> Result<usize> {
-        let plan: Plan = super::plan(flat, self.options, self.pool, self.shared)?;
+        let plan: Plan = super::plan(flat, &Declared::default(), self.options, self.pool, self.shared)?;
         self.children.push(plan);
         Ok(self.children.len() - 1)
     }
@@ -93,7 +95,7 @@ impl Planner<'_> {
     fn control(&mut self, node: &FlatNode, control: Control, scratch: Option<DType>) -> Vec<View> {
         let operands = self.operands(node);
         let inputs: Vec<View> = operands.into_iter().map(|view| self.dense(view)).collect();
-        let scratch = scratch.map(|dtype| self.new_view(dtype, &[], false));
+        let scratch = scratch.map(|dtype| self.new_view(dtype, &[], Changes::EachRun));
         self.emit_several(Kind::Control(control), inputs, node, scratch)
     }
 
@@ -105,9 +107,9 @@ impl Planner<'_> {
         scratch: Option<View>,
     ) -> Vec<View> {
         let flat = self.flat;
-        let is_const = inputs.iter().all(|view| self.is_const(view));
+        let changes = self.changes_of(&inputs);
         let types = node.results.iter().map(|&value| &flat.values[value]);
-        let outputs: Vec<View> = types.map(|ty| self.new_view(ty.dtype, &ty.sizes, is_const)).collect();
+        let outputs: Vec<View> = types.map(|ty| self.new_view(ty.dtype, &ty.sizes, changes)).collect();
         let name = self.name.clone();
         self.steps.push(Step { name, kind, inputs, outputs: outputs.clone(), scratch });
         outputs

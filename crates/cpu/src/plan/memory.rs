@@ -1,7 +1,7 @@
 //! Places buffers in one arena: each gets the lowest gap among those live with it, largest first among those
 //! that begin together. A buffer lives from the step that writes it first to the one that uses it last.
 
-use super::Draft;
+use super::{Changes, Draft};
 use crate::step::Step;
 use crate::view::{BufferId, View};
 use pando_base::{Arena, SideTable};
@@ -17,9 +17,12 @@ pub struct Life {
 }
 
 /// The lives of all buffers that steps or results name.
-pub fn lives(steps: &[Step], results: &[View]) -> SideTable<BufferId, Option<Life>> {
+pub fn lives<'a>(
+    steps: impl Iterator<Item = &'a Step>,
+    results: &[View],
+) -> SideTable<BufferId, Option<Life>> {
     let mut lives: SideTable<BufferId, Option<Life>> = SideTable::with_default(None);
-    for (index, step) in steps.iter().enumerate() {
+    for (index, step) in steps.enumerate() {
         for view in step.inputs.iter().chain(&step.outputs).chain(&step.scratch) {
             let first = lives[view.buffer].map_or(index, |life| life.first);
             lives[view.buffer] = Some(Life { first, last: index });
@@ -32,16 +35,17 @@ pub fn lives(steps: &[Step], results: &[View]) -> SideTable<BufferId, Option<Lif
     lives
 }
 
-/// Offsets of the buffers without a place that are not constants, and the arena's size.
+/// Offsets of the buffers without a place that change as `kind` says, and the size of the memory for them.
 pub(super) fn place(
     steps: &[Step],
     results: &[View],
     drafts: &Arena<BufferId, Draft>,
+    kind: &dyn Fn(Changes) -> bool,
 ) -> (SideTable<BufferId, Option<usize>>, usize) {
-    let lives = lives(steps, results);
+    let lives = lives(steps.iter(), results);
     let mut order: Vec<(BufferId, Life)> = drafts
         .iter()
-        .filter(|(_, draft)| draft.place.is_none() && !draft.is_const)
+        .filter(|(_, draft)| draft.place.is_none() && kind(draft.changes))
         .filter_map(|(id, _)| Some((id, lives[id]?)))
         .collect();
     order.sort_by_key(|&(id, life)| (life.first, std::cmp::Reverse(drafts[id].bytes), id));

@@ -21,6 +21,8 @@ mod product;
 mod program;
 mod range;
 mod reduce;
+mod schedule;
+pub mod state;
 
 use crate::constants::{Constant, Panels};
 use crate::errors;
@@ -36,6 +38,7 @@ use groups::Groups;
 use pando_base::{Arena, DType, IdSet, Result, Tensor};
 use pando_graph::Op;
 use rustc_hash::FxHashMap;
+use state::Declared;
 use std::sync::Arc;
 
 /// Most bytes a plan may take: beyond, sizes are a mistake rather than a wish.
@@ -45,8 +48,14 @@ pub struct Plan {
     pub buffers: Arena<BufferId, Buffer>,
     pub steps: Vec<Step>,
     pub params: Vec<BufferId>,
-    /// Dense, at the start of their buffers, none of which is a parameter.
+    /// Dense, at the start of their buffers, none of which is a parameter. Those that replace a parameter are
+    /// not among them.
     pub results: Vec<View>,
+    /// Steps that read nothing but state and constants: run when state has changed.
+    pub prepared: Vec<Step>,
+    pub prepared_bytes: usize,
+    /// The parameters that those steps may read.
+    pub steady: Vec<usize>,
     /// Bodies of branches and loops.
     pub children: Vec<Plan>,
     pub arena_bytes: usize,
@@ -67,13 +76,25 @@ pub enum Place {
     Kept(Arc<Bytes>),
     /// Offset into the arena, in bytes.
     Arena(usize),
+    /// Offset into the memory that keeps what is made from state.
+    Prepared(usize),
+    /// The memory of the parameter of this number, whose last reader comes no later than the writer.
+    Replaces(usize),
+}
+
+/// When what a buffer holds changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Changes {
+    Never,
+    WithState,
+    EachRun,
 }
 
 /// A buffer whose place is not known yet.
 struct Draft {
     bytes: usize,
     place: Option<Place>,
-    is_const: bool,
+    changes: Changes,
     /// The constant it holds and the value that is.
     constant: Option<(Arc<Constant>, ValueIndex)>,
 }
@@ -121,7 +142,13 @@ struct PackedKey {
 }
 
 /// Plans a flat function.
-pub fn plan(flat: &Flat, options: &CompileOptions, pool: &Pool, shared: &mut Packed) -> Result<Plan> {
+pub fn plan(
+    flat: &Flat,
+    state: &Declared,
+    options: &CompileOptions,
+    pool: &Pool,
+    shared: &mut Packed,
+) -> Result<Plan> {
     let mut planner = Planner {
         flat,
         options,
@@ -136,7 +163,7 @@ pub fn plan(flat: &Flat, options: &CompileOptions, pool: &Pool, shared: &mut Pac
         name: "".into(),
         children: Vec::new(),
     };
-    let params = planner.params();
+    let params = planner.params(state);
     for (index, node) in flat.nodes.iter().enumerate() {
         check_sizes(flat, node)?;
         // Some nodes are planned before their turn.
@@ -145,17 +172,22 @@ pub fn plan(flat: &Flat, options: &CompileOptions, pool: &Pool, shared: &mut Pac
         }
     }
     let results = planner.results();
-    planner.finish(params, results)
+    let replaced = planner.replace(state, &params, &results);
+    let results = results.into_iter().enumerate().filter(|(index, _)| !state.replaces(*index));
+    let results = results.map(|(_, view)| view).collect();
+    let steady = (0..state.params).filter(|&param| state.is_steady(param)).collect();
+    planner.finish(params, results, steady, &replaced)
 }
 
 impl Planner<'_> {
-    fn params(&mut self) -> Vec<BufferId> {
+    fn params(&mut self, state: &Declared) -> Vec<BufferId> {
         let flat = self.flat;
-        let buffers = flat.params.iter().map(|&value| {
+        let buffers = flat.params.iter().enumerate().map(|(index, &value)| {
             let ty = &flat.values[value];
             let bytes = ty.sizes.iter().product::<usize>() * ty.dtype.size_bytes() as usize;
             let place = Some(Place::Param);
-            let buffer = self.buffers.push(Draft { bytes, place, is_const: false, constant: None });
+            let changes = if state.is_steady(index) { Changes::WithState } else { Changes::EachRun };
+            let buffer = self.buffers.push(Draft { bytes, place, changes, constant: None });
             self.views[value] = Some(View::dense(buffer, ty.dtype, &ty.sizes));
             buffer
         });
@@ -171,7 +203,21 @@ impl Planner<'_> {
     }
 
     fn is_const(&self, view: &View) -> bool {
-        self.buffers[view.buffer].is_const
+        self.changes(view) == Changes::Never
+    }
+
+    /// Whether it is worth while to prepare a value for those that read it.
+    fn is_steady(&self, view: &View) -> bool {
+        self.changes(view) != Changes::EachRun
+    }
+
+    fn changes(&self, view: &View) -> Changes {
+        self.buffers[view.buffer].changes
+    }
+
+    /// When what is made of these changes.
+    fn changes_of(&self, inputs: &[View]) -> Changes {
+        inputs.iter().map(|view| self.changes(view)).max().unwrap_or(Changes::Never)
     }
 
     /// The number that every element of a constant is, if it is one by its strides.
@@ -182,16 +228,16 @@ impl Planner<'_> {
         (uniform && view.dtype == tensor.dtype()).then(|| tensor.get_f64(view.offset as usize))
     }
 
-    fn new_view(&mut self, dtype: DType, sizes: &[usize], is_const: bool) -> View {
+    fn new_view(&mut self, dtype: DType, sizes: &[usize], changes: Changes) -> View {
         let view = View::dense(BufferId::default(), dtype, sizes);
         let buffer =
-            self.buffers.push(Draft { bytes: view.num_bytes(), place: None, is_const, constant: None });
+            self.buffers.push(Draft { bytes: view.num_bytes(), place: None, changes, constant: None });
         View { buffer, ..view }
     }
 
     /// Room that a step needs while it runs.
     fn scratch(&mut self, bytes: usize) -> View {
-        self.new_view(DType::U8, &[bytes], false)
+        self.new_view(DType::U8, &[bytes], Changes::EachRun)
     }
 
     /// Packs a constant, or finds it packed.
@@ -222,7 +268,7 @@ impl Planner<'_> {
         self.release(&constant, value, &view, &packing, &bytes);
         let packed = View::dense(BufferId::default(), DType::F32, &[elements]);
         let place = Some(Place::Kept(bytes));
-        let draft = Draft { bytes: packed.num_bytes(), place, is_const: true, constant: None };
+        let draft = Draft { bytes: packed.num_bytes(), place, changes: Changes::Never, constant: None };
         View { buffer: self.buffers.push(draft), ..packed }
     }
 
@@ -273,8 +319,8 @@ impl Planner<'_> {
 
     /// Appends a step with one result.
     fn emit(&mut self, kind: Kind, inputs: Vec<View>, dtype: DType, sizes: &[usize]) -> View {
-        let is_const = inputs.iter().all(|view| self.is_const(view));
-        let output = self.new_view(dtype, sizes, is_const);
+        let changes = self.changes_of(&inputs);
+        let output = self.new_view(dtype, sizes, changes);
         let name = self.name.clone();
         self.steps.push(Step { name, kind, inputs, outputs: vec![output.clone()], scratch: None });
         output
@@ -312,24 +358,49 @@ impl Planner<'_> {
         results.collect()
     }
 
-    fn finish(self, params: Vec<BufferId>, results: Vec<View>) -> Result<Plan> {
+    fn finish(
+        self,
+        params: Vec<BufferId>,
+        results: Vec<View>,
+        steady: Vec<usize>,
+        replaced: &[state::Replaced],
+    ) -> Result<Plan> {
         let total: u128 = self.buffers.values().map(|buffer| buffer.bytes as u128).sum();
         if total > MAX_BYTES {
             return Err(errors::too_large(total));
         }
         let drafts = &self.buffers;
-        let is_constant = |step: &Step| step.outputs.iter().all(|view| drafts[view.buffer].is_const);
-        let (constant, steps): (Vec<Step>, Vec<Step>) = self.steps.into_iter().partition(is_constant);
-        let (offsets, arena_bytes) = memory::place(&steps, &results, drafts);
-        let (constant_offsets, constant_bytes) = memory::place(&constant, &[], drafts);
-        let used = used_buffers(constant.iter().chain(&steps), &results);
+        let changes = |step: &Step| step.outputs.iter().map(|view| drafts[view.buffer].changes).max();
+        let (mut constant, mut prepared, mut steps) = (Vec::new(), Vec::new(), Vec::new());
+        for step in self.steps {
+            match changes(&step) {
+                Some(Changes::Never) | None => constant.push(step),
+                Some(Changes::WithState) => prepared.push(step),
+                Some(Changes::EachRun) => steps.push(step),
+            }
+        }
+        let steps = schedule::schedule(steps, replaced, drafts);
+        let read_later: Vec<View> =
+            steps.iter().flat_map(|step| &step.inputs).chain(&results).cloned().collect();
+        let each_run = |changes: Changes| changes == Changes::EachRun;
+        let with_state = |changes: Changes| changes == Changes::WithState;
+        let (offsets, arena_bytes) = memory::place(&steps, &results, drafts, &each_run);
+        let (constant_offsets, constant_bytes) = memory::place(&constant, &[], drafts, &each_run);
+        let (kept_offsets, prepared_bytes) = memory::place(&prepared, &read_later, drafts, &with_state);
+        let (scratch_offsets, scratch_bytes) = memory::place(&prepared, &[], drafts, &each_run);
+        let arena_bytes = arena_bytes.max(scratch_bytes);
+        let used = used_buffers(constant.iter().chain(&prepared).chain(&steps), &results);
         // A constant step's scratch is no constant; it lies in the arena of the preparation.
         let place = |id: BufferId, draft: &Draft| match &draft.place {
             Some(place) => place.clone(),
             None if draft.constant.is_some() && !used.contains(id) => Place::Kept(Arc::new(Bytes::new(0))),
             None if let Some((constant, _)) = &draft.constant => Place::Const(constant.tensor()),
-            None if draft.is_const => Place::Kept(Arc::new(Bytes::new(draft.bytes))),
-            None => Place::Arena(offsets[id].or(constant_offsets[id]).unwrap_or(0)),
+            None if draft.changes == Changes::Never => Place::Kept(Arc::new(Bytes::new(draft.bytes))),
+            None if draft.changes == Changes::WithState => Place::Prepared(kept_offsets[id].unwrap_or(0)),
+            None => {
+                let offset = offsets[id].or(constant_offsets[id]).or(scratch_offsets[id]);
+                Place::Arena(offset.unwrap_or(0))
+            }
         };
         let buffers =
             drafts.iter().map(|(id, draft)| Buffer { bytes: draft.bytes, place: place(id, draft) }).collect();
@@ -338,6 +409,9 @@ impl Planner<'_> {
             steps,
             params,
             results,
+            prepared,
+            prepared_bytes,
+            steady,
             children: self.children,
             arena_bytes: arena_bytes.max(constant_bytes),
             kept_bytes: 0,
@@ -376,7 +450,7 @@ fn used_buffers<'a>(steps: impl Iterator<Item = &'a Step>, results: &[View]) -> 
 
 /// Frees constants that only the preparation has read.
 fn drop_unused(plan: &mut Plan) {
-    let used = used_buffers(plan.steps.iter(), &plan.results);
+    let used = used_buffers(plan.prepared.iter().chain(&plan.steps), &plan.results);
     for (id, buffer) in plan.buffers.iter_mut() {
         match &mut buffer.place {
             Place::Kept(bytes) if !used.contains(id) => *bytes = Arc::new(Bytes::new(0)),

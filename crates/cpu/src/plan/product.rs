@@ -69,7 +69,7 @@ impl Planner<'_> {
 
     pub(super) fn dot(&mut self, index: usize, dot: &Dot, operands: Vec<View>, ty: &FlatType) -> View {
         // Packing reads 16-bit floats one by one: good enough for constants, which are packed once.
-        let widened = operands.into_iter().map(|view| match self.is_const(&view) {
+        let widened = operands.into_iter().map(|view| match self.is_steady(&view) {
             true => view,
             false => self.as_f32(view),
         });
@@ -138,7 +138,7 @@ impl Planner<'_> {
 
     /// Packed if constant; `batch` matrices of its own, or as many as it has.
     pub(super) fn left(&mut self, view: View, matrix: Matrix, [batch, m, k]: [usize; 3]) -> (View, Left) {
-        if !self.is_const(&view) {
+        if !self.is_steady(&view) {
             return (view, Left::Strided(matrix));
         }
         let rows = tiles(self.options.isa).rows;
@@ -150,7 +150,7 @@ impl Planner<'_> {
     /// Tiles over pairs of 16-bit numbers for a product with a constant right side, where the precision asked
     /// for allows them: floats as bf16. Three such products in place of one (`High`) would be slower than f32.
     fn pairs(&self, [lhs, rhs]: [&View; 2], left: &Left, batch: usize) -> Option<&'static Tiles> {
-        let packed = self.is_const(rhs) && batch == 1 && matches!(left, Left::Strided(_));
+        let packed = self.is_steady(rhs) && batch == 1 && matches!(left, Left::Strided(_));
         let floats = lhs.dtype == DType::F32 && is_summed_in_f32(rhs.dtype);
         let medium = self.options.matmul_precision.used(self.options.isa) == MatmulPrecision::Medium;
         match (lhs.dtype, rhs.dtype) {
@@ -168,7 +168,7 @@ impl Planner<'_> {
         [batch, k, n]: [usize; 3],
         tiles: &Tiles,
     ) -> (View, Right) {
-        if !self.is_const(&view) || batch != 1 {
+        if !self.is_steady(&view) || batch != 1 {
             return (view, Right::Strided(matrix));
         }
         let (columns, pairs) = (tiles.columns, tiles.pairs);
@@ -247,7 +247,7 @@ impl Planner<'_> {
         let view = &inputs[input];
         let others = inputs.iter().enumerate().any(|(i, other)| i != input && other.buffer == view.buffer);
         let dense = view.is_dense() && view.offset == 0 && view.num_elements() > 0;
-        if others || !dense || !self.options.fuse || self.is_const(view) {
+        if others || !dense || !self.options.fuse || self.is_steady(view) {
             return None;
         }
         let at = self.steps.iter().rposition(|step| step.outputs[0].buffer == view.buffer)?;

@@ -224,8 +224,7 @@ impl Builder<'_, '_> {
                 *written_mut(last) = Slot::Output;
             }
             None => {
-                let bits = unsigned_of(register_bytes(dtype));
-                let copy = elementwise::convert(self.isa, bits, bits).expect("integers have registers");
+                let copy = copy_of(self.isa, register_bytes(dtype));
                 self.instrs.push(Instr::Unary(copy, slot, Slot::Output));
             }
         }
@@ -238,6 +237,12 @@ impl Builder<'_, '_> {
         };
         Drafted { program, inputs: self.views }
     }
+}
+
+/// Copies elements of so many bytes.
+pub(super) fn copy_of(isa: Isa, bytes: usize) -> UnaryLoop {
+    let bits = unsigned_of(bytes);
+    elementwise::convert(isa, bits, bits).expect("integers have registers")
 }
 
 fn unsigned_of(bytes: usize) -> DType {

@@ -107,6 +107,18 @@ impl Program {
         self.instrs.iter_mut().flat_map(Instr::slots_mut).for_each(renumber);
     }
 
+    /// Makes the program fit for an input that is the output itself: what is read by the instruction that writes
+    /// the output does not overlap it, since loops over overlapping memory are not vectorised.
+    pub fn write_last(&mut self, input: usize, copy: UnaryLoop) {
+        let Some(last) = self.instrs.last_mut() else { return };
+        let made = Slot::Register(self.registers);
+        if last.slots_mut().iter().any(|slot| **slot == Slot::Input(input)) {
+            last.slots_mut().into_iter().filter(|slot| **slot == Slot::Output).for_each(|slot| *slot = made);
+            self.registers += 1;
+            self.instrs.push(Instr::Unary(copy, made, Slot::Output));
+        }
+    }
+
     /// One program that does the work of both: the result of this one is the first input of the next.
     pub fn then(self, next: Program) -> Program {
         let (inputs, registers) = (self.inputs.len(), self.registers);

@@ -127,6 +127,19 @@ impl Builder {
         self.func().ty(value)
     }
 
+    /// Whether the innermost function has this value: for callers who keep ids as plain numbers.
+    pub fn has_value(&self, value: ValueId) -> bool {
+        self.frames.last().is_some_and(|frame| frame.func.values.contains(value))
+    }
+
+    /// The position of a parameter of the innermost function.
+    pub fn param_position(&self, value: ValueId) -> Option<usize> {
+        match self.func().values[value].def {
+            ValueDef::Param(position) => Some(position as usize),
+            ValueDef::Node(..) => None,
+        }
+    }
+
     /// Names a value, unless it has a name, another value has this one, or it is empty.
     pub fn name(&mut self, value: ValueId, name: &str) {
         let frame = self.frame();
