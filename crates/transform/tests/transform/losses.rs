@@ -16,6 +16,8 @@ struct Case {
     operands: Vec<Operand>,
     dims: Vec<u64>,
     values: Vec<Value>,
+    /// Of the sum of the values, in the dimensions of the first operand.
+    gradient: Option<Vec<Value>>,
 }
 
 #[derive(Deserialize)]
@@ -67,6 +69,25 @@ fn every_loss_is_that_of_pytorch() {
         let operands: Vec<Tensor> = case.operands.iter().map(Operand::tensor).collect();
         let results = results_of(&operands, |b, params| Ok(vec![case.build(b, params)?]));
         let expected = Tensor::from_f64(DType::F32, Shape::new(&case.dims), &numbers(&case.values));
+        pando_graph::testing::compare(&results, &[expected], 3e-6)
+            .map_err(|error| error.context(format!("{} {:?} {}", case.loss, case.options, case.reduction)))
+            .unwrap();
+    }
+}
+
+#[test]
+fn gradients_are_those_of_pytorch() {
+    let cases = cases();
+    let with_gradient = cases.iter().filter_map(|case| Some((case, case.gradient.as_ref()?)));
+    for (case, gradient) in with_gradient {
+        let operands: Vec<Tensor> = case.operands.iter().map(Operand::tensor).collect();
+        let results = results_of(&operands, |b, params| {
+            let loss = case.build(b, params)?;
+            let seed = b.splat_like(loss, 1.0)?;
+            let gradients = b.gradients(&[(loss, seed)], &params[..1])?;
+            Ok(vec![gradients[0].unwrap()])
+        });
+        let expected = f32s(&case.operands[0].dims, &numbers(gradient));
         pando_graph::testing::compare(&results, &[expected], 3e-6)
             .map_err(|error| error.context(format!("{} {:?} {}", case.loss, case.options, case.reduction)))
             .unwrap();
