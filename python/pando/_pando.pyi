@@ -48,6 +48,8 @@ class Graph:
     def scalar(self, dtype: str, value: float) -> int: ...
     def type(self, value: int) -> tuple[str, list[int]]:
         """Element type and sizes."""
+    def known(self, value: int) -> Array | None:
+        """The elements of a value that depends on no parameter, if that is little work."""
     def name(self, value: int, name: str) -> None:
         """Does nothing if the value has a name or another value has this one."""
     def op(self, op: str, operands: Sequence[int], ty: str | None = None) -> list[int]:
@@ -72,8 +74,8 @@ class Graph:
     def end(self, results: Sequence[int]) -> None: ...
     def abandon(self) -> None:
         """Ends the function that has begun last without keeping it."""
-    def finish(self, results: Sequence[int]) -> Module:
-        """Ends `main`. Nodes that no result needs are dropped; names of values stay."""
+    def finish(self, results: Sequence[int], params: Sequence[int] | None = None) -> Module:
+        """Ends `main`, which keeps `params` as its parameters, in this order (all unless told). Nodes that no result needs are dropped; names of values stay."""
 
 class Module:
     """A finished graph."""

@@ -1,10 +1,10 @@
 //! A graph under construction, as Python sees it: a [`Builder`] whose function `main` is open, values as plain
 //! numbers. What it makes is a [`Module`], which is printed, compiled, or becomes a program of a session.
 
-use crate::array::{Location, borrow};
+use crate::array::{Array, Location, borrow};
 use crate::{Error, compiled::Compiled, to_python};
 use pando_base::{DType, Id, Result, Tensor};
-use pando_graph::{Builder, TensorType, ValueId, text};
+use pando_graph::{Builder, EvalOptions, TensorType, ValueId, text};
 use pando_onnx::Operator;
 use pando_onnx::proto::{AttributeProto, AttributeType};
 use pyo3::prelude::*;
@@ -60,6 +60,13 @@ impl Graph {
         let ty = self.open()?.ty(value);
         let shape = ty.require_shape().map_err(to_python)?;
         Ok((ty.dtype.name(), shape.iter().copied().collect()))
+    }
+
+    /// The elements of a value that depends on no parameter, if that is little work.
+    fn known(&mut self, value: Value) -> PyResult<Option<Array>> {
+        const LIMITS: EvalOptions = EvalOptions { max_steps: 100_000, max_bytes: 1 << 26 };
+        let value = self.value(value)?;
+        Ok(self.open()?.evaluate(value, &LIMITS).map(Array::new))
     }
 
     /// Names a value, unless it has a name or another value has this one.
@@ -146,15 +153,21 @@ impl Graph {
         Ok(())
     }
 
-    /// Ends `main`; the graph takes no more.
-    fn finish(&mut self, results: Vec<Value>) -> PyResult<Module> {
+    /// Ends `main`; the graph takes no more. `params`, if given, are the parameters to keep, in their order.
+    #[pyo3(signature = (results, params=None))]
+    fn finish(&mut self, results: Vec<Value>, params: Option<Vec<Value>>) -> PyResult<Module> {
         let results = self.values(&results)?;
+        let params = params.map(|params| self.values(&params)).transpose()?;
         if self.open()?.depth() != 1 {
             return Err(Error::new_err("a function has begun and not ended"));
         }
+        let order = params.map(|params| self.positions(&params)).transpose()?;
         let mut builder = self.builder.take().expect("`open` has found it");
-        builder.end(&results);
-        let module = builder.finish();
+        let main = builder.end(&results);
+        let mut module = builder.finish();
+        if let Some(order) = order {
+            module.funcs[main] = module.funcs[main].with_params(&order).map_err(to_python)?;
+        }
         pando_graph::validate(&module).map_err(to_python)?;
         Ok(Module(Arc::new(module)))
     }
@@ -181,6 +194,14 @@ impl Graph {
             true => Ok(ValueId::from_index(value)),
             false => Err(Error::new_err(format!("the function has no value {value}"))),
         }
+    }
+
+    /// Of parameters among all.
+    fn positions(&mut self, params: &[ValueId]) -> PyResult<Vec<usize>> {
+        let builder = self.open()?;
+        let position = |&value| builder.param_position(value);
+        let missing = || Error::new_err("a value that is no parameter is kept as one");
+        params.iter().map(position).collect::<Option<_>>().ok_or_else(missing)
     }
 
     fn values(&mut self, values: &[Value]) -> PyResult<Vec<ValueId>> {

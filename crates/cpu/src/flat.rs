@@ -6,6 +6,7 @@ use crate::constants::{Constant, Constants};
 use crate::errors;
 use crate::plan::layout::{BlockedConv, blocked};
 use crate::recognise::{Composite, recognise};
+use crate::gradients::kernel_gradient;
 use crate::view::Sizes;
 use pando_base::{DType, Id, Result};
 use pando_graph::{Func, FuncId, Module, Node, Op, TensorType, ValueId};
@@ -44,6 +45,8 @@ pub enum Work {
     Composite(Composite),
     /// Results, and perhaps operands, in blocks of channels.
     BlockedConv(Box<BlockedConv>),
+    /// The gradient of a convolution's kernel: of (input, gradient), perhaps in blocks of channels; plain.
+    KernelGradient(Box<BlockedConv>),
     /// Channels of an image in blocks, `[groups, each]`, as `[each, groups]`.
     Shuffle {
         channels: usize,
@@ -119,6 +122,12 @@ impl Flattener<'_> {
     fn node(&mut self, func: &Func, node: &Node, operands: Vec<ValueIndex>) -> Result<Vec<ValueIndex>> {
         if let Op::Call(callee) = node.op {
             let callee = &self.module.funcs[callee];
+            if self.fuse
+                && let Some(conv) = kernel_gradient(self.module, callee)
+            {
+                let name = self.name(func, node);
+                return self.push(Work::KernelGradient(conv), operands, &callee.result_types(), name);
+            }
             return match recognise(self.module, callee).filter(|_| self.fuse) {
                 Some(composite) => {
                     let name = self.name(func, node);

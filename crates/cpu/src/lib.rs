@@ -26,6 +26,7 @@ mod constants;
 mod errors;
 mod exec;
 mod flat;
+mod gradients;
 mod images;
 mod isa;
 mod kernel;

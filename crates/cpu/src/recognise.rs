@@ -83,7 +83,7 @@ fn scalars(module: &Module, func: &Func) -> Vec<f32> {
 }
 
 /// Whether `func` is node by node what `build` makes as the body of a composite.
-fn is_body_of(
+pub fn is_body_of(
     module: &Module,
     func: &Func,
     types: &[&TensorType],

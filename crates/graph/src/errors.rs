@@ -135,6 +135,10 @@ pub fn missing_symbol(op: &str) -> Error {
     Error::new(format!("{op} needs a name after it: {op} @name"))
 }
 
+pub fn used_param(name: &str) -> Error {
+    Error::new(format!("the parameter %{name} is used but not among those to keep"))
+}
+
 pub fn missing_result_type(op: &str) -> Error {
     Error::new(format!("{op} takes attributes from its result's type; give the type, such as f32[2,3]"))
 }

@@ -31,7 +31,7 @@ pub fn folded(module: &mut Module, op: &Op, operands: &[ValueId], target: &mut F
     let args: Vec<_> = sources.iter().map(|&id| module.consts[id].materialize()).collect();
     let tensor = eval(&single, main, &args).ok()?.swap_remove(0);
     let folded = Const {
-        name: String::new(),
+        name: format!("folded.{}", module.consts.len()),
         dtype: ty.dtype,
         shape: tensor.shape().clone(),
         data: ConstData::Dense(tensor),

@@ -15,6 +15,7 @@ mod plan;
 mod precision;
 mod prepare;
 mod rewrite;
+mod stages;
 
 pub use emit::{Emitted, emit};
 pub use fit::{Origin, fit};
@@ -24,6 +25,7 @@ pub use place::{Placed, place};
 pub use plan::{Plan, plan, print_plan};
 pub use precision::{Precision, with_precision};
 pub use prepare::{inline_calls, supported};
+pub use stages::{End, Stage, rebalance, split};
 
 use pando_base::Result;
 use pando_graph::Module;

@@ -27,9 +27,9 @@ pub fn compile(args: &CompileArgs) -> Result<()> {
 }
 
 /// What the user's options mean to the compiler.
-pub fn lower_options(options: &CompileOptions, machine: &Machine) -> Result<Options> {
+pub fn lower_options(options: &CompileOptions, machine: &Machine, stages: u64) -> Result<Options> {
     let proportion = options.available_memory_proportion;
-    let replicas = options.replicas.unwrap_or(machine.chips.into());
+    let replicas = options.replicas.unwrap_or((u64::from(machine.chips) / stages.max(1)).max(1));
     check_replicas(replicas, machine)?;
     Ok(Options {
         available_memory_proportion: proportion,
@@ -51,7 +51,7 @@ pub fn check_replicas(replicas: u64, machine: &Machine) -> Result<()> {
 }
 
 fn graph_text(module: &pando_graph::Module, machine: &Machine, args: &CompileArgs) -> Result<String> {
-    let options = lower_options(&args.options, machine)?;
+    let options = lower_options(&args.options, machine, 1)?;
     match args.stop_after {
         Pass::Graph => Ok(pando_graph::print(module)),
         Pass::Inline => Ok(pando_graph::print(&inline_calls(module)?)),

@@ -6,6 +6,7 @@ pub mod elementwise;
 pub mod finish;
 pub mod gemm;
 pub mod half;
+pub mod kernel_gradient;
 pub mod lanes;
 pub mod math;
 pub mod number;

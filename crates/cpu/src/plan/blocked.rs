@@ -8,11 +8,13 @@ use crate::flat::{FlatNode, FlatType, ValueIndex, Work};
 use crate::kernel::conv::{Tap, tiles};
 use crate::kernel::elementwise;
 use crate::kernel::finish::pass_loop;
+use crate::kernel::kernel_gradient::tiles as gradient_tiles;
 use crate::kernel::lanes::LANES;
 use crate::kernel::winograd::transforms;
 use crate::recognise::{Activation, Composite};
 use crate::step::Kind;
 use crate::step::conv::finish::{FinishSpec, Pass, PerChannel};
+use crate::step::conv::kernel_gradient::{self, KernelGradient};
 use crate::step::conv::pack::Packing as Pack;
 use crate::step::conv::pool::Pool;
 use crate::step::conv::shuffle::Shuffle;
@@ -118,6 +120,38 @@ impl Planner<'_> {
             epilogue: None,
         });
         self.emit_conv(kind, [kernel, x], node.results[0]);
+    }
+
+    pub(super) fn kernel_gradient(&mut self, conv: &BlockedConv, node: &FlatNode) -> View {
+        let inputs: Vec<View> = self.operands(node).into_iter().map(|view| self.dense(view)).collect();
+        let input = match (conv.is_depthwise(), conv.blocked_input) {
+            (true, _) => Input::Depthwise,
+            (_, true) => Input::Blocked,
+            (_, false) => Input::Plain,
+        };
+        let [_, outputs, rows, columns] = conv.to;
+        let mut stage = stage(conv, input);
+        let task_rows = (kernel_gradient::CHUNK_PIXELS / columns.max(1)).clamp(1, rows.max(1));
+        if stage.copies {
+            stage.plane[0] = stage.plane[0] - stage.task_rows + task_rows;
+        }
+        stage.task_rows = task_rows;
+        let taps = window_taps(conv, &stage, (0, 0, 1)).iter().map(|tap| tap.offset).collect();
+        let kind = Kind::KernelGradient(KernelGradient {
+            images: conv.to[0],
+            outputs,
+            inputs: conv.from[1] / conv.conv.groups.max(1) as usize,
+            groups: conv.conv.groups as usize,
+            rows,
+            columns,
+            input,
+            stage,
+            taps,
+            tiles: gradient_tiles(self.options.isa),
+            multiply_adds: conv.multiply_adds(),
+        });
+        let sizes = self.flat.values[node.results[0]].sizes.clone();
+        self.emit(kind, inputs, DType::F32, &sizes)
     }
 
     fn winograd(&mut self, conv: &BlockedConv, kernel: View) -> (Kind, View) {

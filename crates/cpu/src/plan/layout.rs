@@ -42,6 +42,29 @@ impl BlockedConv {
     pub fn is_depthwise(&self) -> bool {
         is_depthwise(&self.conv, self.from[1], self.to[1])
     }
+
+    /// Whether the gradient of the kernel is made over blocks: groups fill theirs.
+    pub fn has_kernel_gradient(&self) -> bool {
+        let groups = self.conv.groups.max(1) as usize;
+        let whole = |channels: usize| (channels / groups).is_multiple_of(LANES);
+        let suits = groups == 1 || self.is_depthwise() || whole(self.from[1]) && whole(self.to[1]);
+        suits && self.is_worthy()
+    }
+
+    /// Whether the sizes are those for which blocks are made.
+    fn is_worthy(&self) -> bool {
+        let (conv, from, to) = (&self.conv, &self.from, &self.to);
+        let strides = (0..2).all(|axis| to[axis + 2] <= 1 || conv.strides[axis] <= MAX_STRIDE);
+        let dense = (0..2).all(|axis| from[axis + 2] <= 1 || conv.input_dilation[axis] == 1);
+        let padded = |axis: usize| {
+            let padding = conv.padding[axis];
+            from[axis + 2]
+                .saturating_add(padding.0.unsigned_abs() as usize + padding.1.unsigned_abs() as usize)
+        };
+        let elements =
+            from[1].max(LANES).checked_mul(padded(0)).and_then(|size| size.checked_mul(padded(1)));
+        strides && dense && elements.is_some_and(|size| size <= MAX_ELEMENTS) && to[1] >= MIN_CHANNELS
+    }
 }
 
 /// Strides beyond are copies into as many phases: such convolutions are products with little to share.
@@ -74,7 +97,9 @@ fn dims(sizes: &[usize]) -> pando_graph::Dims {
 
 /// The function with images in blocks where convolutions make them so.
 pub fn blocked(flat: Flat) -> Flat {
-    if !flat.nodes.iter().any(|node| blocked_conv(&flat, node).is_some()) {
+    let has_blocks =
+        |node: &FlatNode| blocked_conv(&flat, node).is_some() || matches!(node.work, Work::KernelGradient(_));
+    if !flat.nodes.iter().any(has_blocks) {
         return flat;
     }
     let (count, shuffles) = (flat.values.len(), shuffles(&flat));
@@ -114,22 +139,8 @@ fn blocked_conv(flat: &Flat, node: &FlatNode) -> Option<BlockedConv> {
     let Work::Op(Op::Conv(conv)) = &node.work else { return None };
     let [from, kernel] = [0, 1].map(|side| f32_image(&flat.values[node.operands[side]]));
     let (from, [_, _, height, width], to) = (from?, kernel?, f32_image(&flat.values[node.results[0]])?);
-    let strides = (0..2).all(|axis| to[axis + 2] <= 1 || conv.strides[axis] <= MAX_STRIDE);
-    let dense = (0..2).all(|axis| from[axis + 2] <= 1 || conv.input_dilation[axis] == 1);
-    let padded = |axis: usize| {
-        let padding = conv.padding[axis];
-        from[axis + 2].saturating_add(padding.0.unsigned_abs() as usize + padding.1.unsigned_abs() as usize)
-    };
-    let elements = from[1].max(LANES).checked_mul(padded(0)).and_then(|size| size.checked_mul(padded(1)));
-    let small = elements.is_some_and(|size| size <= MAX_ELEMENTS);
-    let worthy = strides && dense && small && to[1] >= MIN_CHANNELS;
-    worthy.then(|| BlockedConv {
-        conv: conv.clone(),
-        from,
-        to,
-        window: [height, width],
-        blocked_input: false,
-    })
+    let conv = BlockedConv { conv: conv.clone(), from, to, window: [height, width], blocked_input: false };
+    conv.is_worthy().then_some(conv)
 }
 
 /// Nodes that put channels in another order.
@@ -225,9 +236,24 @@ impl Layout {
             let sizes = blocked_sizes(conv.to);
             let result = self.push(Work::BlockedConv(Box::new(conv)), vec![x, kernel], DType::F32, sizes);
             self.blocks[node.results[0]] = Some(result);
+        } else if let Work::KernelGradient(conv) = &node.work {
+            self.kernel_gradient(&node, conv);
         } else if !self.continues(&node) {
             self.as_before(node);
         }
+    }
+
+    fn kernel_gradient(&mut self, node: &FlatNode, conv: &BlockedConv) {
+        let &[x, gradient] = node.operands.as_slice() else { unreachable!("of an input and a gradient") };
+        let mut conv = conv.clone();
+        // Planes of few channels are read as they are; others are in blocks for other readers, too.
+        conv.blocked_input = conv.is_depthwise() || self.blocks[x].is_some() || conv.from[1] >= MIN_CHANNELS;
+        let x = if conv.blocked_input { self.in_blocks(x) } else { self.plain(x) };
+        let gradient = self.in_blocks(gradient);
+        let result = node.results[0];
+        let sizes = self.old.values[result].sizes.clone();
+        let work = Work::KernelGradient(Box::new(conv));
+        self.plain[result] = Some(self.push(work, vec![x, gradient], DType::F32, sizes));
     }
 
     fn shuffle(&mut self, operand: ValueIndex, shuffle: &Shuffle) {

@@ -40,6 +40,7 @@ pub enum Kind {
     Packing(packing::Packing),
     Conv(conv::Conv),
     Winograd(conv::winograd::Winograd),
+    KernelGradient(conv::kernel_gradient::KernelGradient),
     Pool(conv::pool::Pool),
     Pass(conv::finish::Pass),
     Shuffle(conv::shuffle::Shuffle),
@@ -62,6 +63,7 @@ impl Step {
             Kind::Packing(packing) => packing::run(packing, self, run),
             Kind::Conv(conv) => conv::run(conv, self, run),
             Kind::Winograd(winograd) => conv::winograd::run(winograd, self, run),
+            Kind::KernelGradient(gradient) => conv::kernel_gradient::run(gradient, self, run),
             Kind::Pass(pass) => conv::finish::run(pass, self, run),
             Kind::Shuffle(shuffle) => conv::shuffle::run(shuffle, self, run),
             Kind::Pool(pool) => conv::pool::run(pool, self, run),
@@ -87,6 +89,7 @@ impl Step {
             Kind::Packing(_) => "packing",
             Kind::Conv(conv) => conv.name(),
             Kind::Winograd(_) => "winograd",
+            Kind::KernelGradient(_) => "conv kernel gradient",
             Kind::Pool(_) => "pool",
             Kind::Pass(_) => "elementwise",
             Kind::Shuffle(_) => "shuffle",
@@ -115,6 +118,7 @@ impl Step {
             }
             Kind::Conv(conv) => return 2 * conv.multiply_adds,
             Kind::Winograd(winograd) => return 2 * winograd.multiply_adds,
+            Kind::KernelGradient(gradient) => return 2 * gradient.multiply_adds,
             _ => return 0,
         };
         2 * multiply_adds.map(|size| size as u64).iter().product::<u64>()

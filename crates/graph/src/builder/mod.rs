@@ -132,6 +132,14 @@ impl Builder {
         self.frames.last().is_some_and(|frame| frame.func.values.contains(value))
     }
 
+    /// The position of a parameter of the innermost function.
+    pub fn param_position(&self, value: ValueId) -> Option<usize> {
+        match self.func().values[value].def {
+            ValueDef::Param(position) => Some(position as usize),
+            ValueDef::Node(..) => None,
+        }
+    }
+
     /// Names a value, unless it has a name, another value has this one, or it is empty.
     pub fn name(&mut self, value: ValueId, name: &str) {
         let frame = self.frame();

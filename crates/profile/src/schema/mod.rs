@@ -5,10 +5,12 @@
 
 mod fit;
 mod memory;
+mod stage;
 mod step;
 
 pub use fit::{Fit, VarUse};
 pub use memory::{Memory, MemoryByCategory, TileRun, VarLife, VarRole};
+pub use stage::Stage;
 pub use step::{Cycles, Operation, Step, StepKind};
 
 use serde::{Deserialize, Serialize};
@@ -36,6 +38,10 @@ pub struct Profile {
     pub steps: Vec<Step>,
     /// The steps summed by operation, in order of first appearance.
     pub operations: Vec<Operation>,
+    /// The stages of a pipeline, in order; empty where one chip does all. Then `totals.cycles` is the sum of the
+    /// stages, and runs follow one another at the pace of the slowest.
+    #[serde(default)]
+    pub stages: Vec<Stage>,
     pub totals: Totals,
     pub memory: Memory,
     /// Every variable that is ever used, in the program's order.
@@ -108,10 +114,16 @@ pub struct Trust {
 impl Profile {
     /// Items per second of all replicas together.
     pub fn throughput_per_s(&self) -> f64 {
-        if self.totals.seconds <= 0.0 {
-            return 0.0;
+        let period_s = self.period_s();
+        if period_s <= 0.0 { 0.0 } else { self.replicas as f64 * self.items_per_run as f64 / period_s }
+    }
+
+    /// Seconds from the start of a run to that of the next one.
+    pub fn period_s(&self) -> f64 {
+        match self.stages.iter().map(|stage| stage.cycles).max() {
+            Some(slowest) => self.seconds(slowest),
+            None => self.totals.seconds,
         }
-        self.replicas as f64 * self.items_per_run as f64 / self.totals.seconds
     }
 
     /// Seconds that a number of cycles takes.

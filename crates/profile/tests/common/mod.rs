@@ -54,6 +54,7 @@ pub fn profile() -> Profile {
         },
         replicas: 2,
         items_per_run: 3,
+        stages: Vec::new(),
         operations: pando_profile::reduce::operations(&steps),
         totals: Totals {
             cycles: 3000,

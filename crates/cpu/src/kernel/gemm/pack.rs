@@ -123,7 +123,7 @@ pub unsafe fn pack_b(from: Source, k: usize, columns: usize, width: usize, to: *
 ///
 /// # Safety
 /// The elements lie in memory; `to` has room for them.
-unsafe fn interleave(from: Source, rows: usize, k: usize, distance: usize, to: *mut f32) {
+pub unsafe fn interleave(from: Source, rows: usize, k: usize, distance: usize, to: *mut f32) {
     // SAFETY: indices are below rows and k.
     unsafe {
         let Some(lines) = from.rows() else {
