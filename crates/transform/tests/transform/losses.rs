@@ -141,7 +141,7 @@ fn bad_losses_are_refused() {
         assert_eq!(error, expect);
     };
     let (x, y) = (f32(&[2, 3]), f32(&[2, 3]));
-    check("mse", &[x.clone()], &[], "mse takes 2 operands, found 1 values");
+    check("mse", std::slice::from_ref(&x), &[], "mse takes 2 operands, found 1 values");
     check("mse", &[x.clone(), f32(&[3])], &[], "mse: the target is f32[3], expected the dimensions [2,3]");
     check("l1", &[i64(&[2]), i64(&[2])], &[], "l1: the input is i64[2], expected floats");
     let pair = [x.clone(), y];
