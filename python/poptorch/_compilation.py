@@ -34,6 +34,7 @@ class Compilation:
         self.capture = None
         self.inputs = []
         self.losses = []
+        self.wraps_loss = False  # whether the last loss is an identity_loss
         self.prints = []
         self.checkpoints = []
         self.multi_convs = []
@@ -46,7 +47,6 @@ class Compilation:
     def prepare(self, capture):
         """Called when the capture is set up."""
         self.capture = capture
-        capture.region = self.blocks.place() if self.options is not None else None
 
     # Losses.
 
@@ -59,10 +59,11 @@ class Compilation:
         finally:
             self._hidden -= 1
 
-    def mark_loss(self, result, operands):
-        """The result is a loss; losses that it is made of are not final ones."""
+    def mark_loss(self, result, wraps=False):
+        """The result is a loss; `wraps`: it may be made of other ones."""
         if not self._hidden and isinstance(result, torch.Tensor):
             self.losses.append(result)
+            self.wraps_loss = wraps
 
     # Notes of operations.
 
@@ -73,7 +74,7 @@ class Compilation:
             handler(result, operands, **attributes)
 
     def _note_identity_loss(self, result, operands):
-        self.mark_loss(result, operands)
+        self.mark_loss(result, wraps=True)
 
     def _note_ipu_print_tensor(self, result, operands, format, print_gradient):  # noqa: A002
         self.prints.append((result, format, print_gradient))
@@ -184,5 +185,5 @@ class FunctionWatch(TorchFunctionMode):
             return func(*args, **kwargs)
         with state.hidden_losses():
             result = func(*args, **kwargs)
-        state.mark_loss(result, args)
+        state.mark_loss(result)
         return result

@@ -8,7 +8,7 @@ import torch
 
 from pando.torch._types import TORCH_TYPES
 
-from . import _export, _impl, _signature
+from . import _export, _impl, _placement, _signature
 from ._arguments import rebuild
 from ._batches import Plan
 from ._blocks import module_repr
@@ -138,6 +138,7 @@ class PoplarExecutor:
         with _impl.compile_hooks():
             built = build(self._user_model, options, self._training, arguments, plan)
             self._built, self._arguments = built, arguments
+            _placement.check(built.compilation.blocks, options, plan, self._training)
             self._check_buffers(built, plan)
             built.extra["prints"] = [self._value_of(tensor) for tensor, _, _ in built.compilation.prints]
             programs, state = self._trainer.programs(built, plan) if self._training else self._inference(built)
@@ -231,7 +232,6 @@ class PoplarExecutor:
     def copyWeightsToHost(self):
         """Overwrites the user model's parameters and buffers by the device's."""
         self._require_compiled()
-        core(20, "Explicit copyWeightsToHost()")
         self._copy_to_host()
 
     def copyWeightsToHostIfNeeded(self):
@@ -239,11 +239,11 @@ class PoplarExecutor:
         if not self._host_is_stale or self._device is None:
             return False
         logger.debug("Implicit copyWeightsToHost()")
-        self._copy_to_host()
+        self.copyWeightsToHost()
         return True
 
     def _copy_to_host(self):
-        self._host_is_stale = False
+        self._host_is_stale = False  # first: copying uses the tensors
         for name, tensor in self._names.items():
             copy_into(plain_view(tensor), self._device.read(name))
 
