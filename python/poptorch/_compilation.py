@@ -22,6 +22,7 @@ _CONVOLUTIONS = {
     getattr(torch, name)
     for name in "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution".split()
 }
+_LAYERS = _CONVOLUTIONS | {torch.nn.functional.linear}
 
 
 class Compilation:
@@ -181,9 +182,24 @@ class FunctionWatch(TorchFunctionMode):
         args, kwargs = _on_this_device(args, kwargs)
         if func in _CONVOLUTIONS:
             state.count_convolution()
+        if func in _LAYERS:
+            args, kwargs = _in_type_of_activations(args, kwargs)
         if func not in _LOSS_FUNCTIONS:
             return func(*args, **kwargs)
         with state.hidden_losses():
             result = func(*args, **kwargs)
         state.mark_loss(result)
         return result
+
+
+def _in_type_of_activations(args, kwargs):
+    """A layer computes in the type of what comes in: weights of another float type are converted."""
+    if not args or not isinstance(args[0], torch.Tensor):
+        return args, kwargs
+    dtype = args[0].dtype
+
+    def converted(value):
+        other = isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype != dtype
+        return value.to(dtype) if other and dtype.is_floating_point else value
+
+    return tuple(map(converted, args)), {name: converted(value) for name, value in kwargs.items()}
