@@ -16,6 +16,7 @@ mod conv;
 mod dot;
 mod elementwise;
 mod indexing;
+mod later;
 mod layout;
 mod reduce;
 mod repeat;

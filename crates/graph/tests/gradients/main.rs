@@ -4,4 +4,6 @@
 
 mod composites;
 mod differences;
+mod programs;
 mod random_programs;
+mod values;
