@@ -121,8 +121,7 @@ fn updates_are_written_where_the_state_is() {
     let tensors = [normal(1, &[64, 64]), normal(2, &[64, 64])];
     let inputs = [normal(3, &[8, 64]), normal(4, &[8, 64])];
     let all: Vec<Tensor> = tensors.iter().chain(&inputs).cloned().collect();
-    let expected =
-        run(&parse(text, "test.graph").unwrap(), &all, &CompileOptions::default());
+    let expected = run(&parse(text, "test.graph").unwrap(), &all, &CompileOptions::default());
     let mut state = tensors.map(|tensor| Variable::new(f32s(&[64, 64], &tensor.to_f64())));
     let before: Vec<*const u8> = state.iter().map(|variable| variable.tensor().bytes().as_ptr()).collect();
     assert_eq!(step(&model, &mut state, &inputs), expected[..1]);
