@@ -43,7 +43,7 @@ def profile(
     a second), `cycles_per_step`, `breakdown` (cycles), `memory` (bytes a tile), `flops`, `utilisation` (0 to 1) and
     `energy_j_per_item`. A model that does not fit is a result too, with `fits` false and the reason in `fit`.
 
-    `precision` is "f32", "f16" or "f16.32"; `micro_batch` sets the size of the batch; `replicas` are copies of the
+    `precision` is "f32", "f16", "f16.32" or "f8" (operands of products in 8 bits); `micro_batch` sets the size of the batch; `replicas` are copies of the
     model that run side by side; `dims` gives sizes to named dimensions; `report` is a file for the whole report.
     Further options are those of `pando profile --help`, with `_` for `-`; True for those without a value.
     """

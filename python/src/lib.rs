@@ -1,8 +1,11 @@
-//! `pando._pando`, the native half of the Python package: models that run, predictions, the command line. What users
+//! `pando._pando`, the native half of the Python package: models that run, graphs, predictions, the command line. What users
 //! see is written in Python (`pando/`): arrays and names become plain pieces there. Nothing is computed here.
 
 mod array;
+mod compiled;
+mod composites;
 mod engine;
+mod graph;
 mod model;
 mod predict;
 
@@ -33,6 +36,9 @@ fn _pando(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<model::Model>()?;
     module.add_class::<array::Array>()?;
+    module.add_class::<graph::Graph>()?;
+    module.add_class::<graph::Module>()?;
+    module.add_class::<compiled::Compiled>()?;
     module.add_function(wrap_pyfunction!(command_line, module)?)?;
     module.add_function(wrap_pyfunction!(predict::predict, module)?)?;
     module.add_function(wrap_pyfunction!(predict::systems, module)?)

@@ -22,9 +22,9 @@ pub struct Model {
     matmul_precision: MatmulPrecision,
 }
 
-type Measured = (&'static str, String, f64, u64, u64);
+pub type Measured = (&'static str, String, f64, u64, u64);
 
-fn measured(step: StepTime) -> Measured {
+pub fn measured(step: StepTime) -> Measured {
     (step.kind, step.name.to_string(), step.seconds, step.flops, step.bytes)
 }
 
@@ -115,7 +115,7 @@ impl Model {
     }
 }
 
-fn precision_of(name: &str) -> Result<MatmulPrecision> {
+pub fn precision_of(name: &str) -> Result<MatmulPrecision> {
     MatmulPrecision::ALL
         .into_iter()
         .find(|precision| precision.name() == name)

@@ -38,7 +38,7 @@ def test_mistakes_are_explained():
         pando.profile(MODEL, colour="blue")
     with pytest.raises(pando.Error, match="mk7"):
         pando.profile(MODEL, "mk7")
-    with pytest.raises(pando.Error, match="possible values: f16, f32, f16.32"):
+    with pytest.raises(pando.Error, match="possible values: f16, f32, f16.32, f8"):
         pando.profile(MODEL, precision="f64")
     with pytest.raises(FileNotFoundError):
         pando.profile("missing.graph")

@@ -223,6 +223,8 @@ pub enum Precision {
     /// f16 data, f32 sums
     #[value(name = "f16.32")]
     F16F32,
+    /// operands of products in 8 bits (a C600 multiplies them at twice the rate), all else f16
+    F8,
 }
 
 fn split_pair(text: &str) -> Result<(String, &str), String> {

@@ -167,6 +167,7 @@ pub fn precision(precision: Option<Precision>) -> pando_lower::Precision {
         Some(Precision::F32) => pando_lower::Precision::F32,
         Some(Precision::F16) => pando_lower::Precision::F16,
         Some(Precision::F16F32) => pando_lower::Precision::F16F32,
+        Some(Precision::F8) => pando_lower::Precision::F8,
     }
 }
 

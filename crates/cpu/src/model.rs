@@ -69,6 +69,14 @@ impl<'a> Input<'a> {
 }
 
 impl Input<'_> {
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
     pub(crate) fn ty(&self) -> (DType, &Shape) {
         (self.dtype, &self.shape)
     }

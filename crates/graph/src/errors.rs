@@ -135,6 +135,14 @@ pub fn missing_symbol(op: &str) -> Error {
     Error::new(format!("{op} needs a name after it: {op} @name"))
 }
 
+pub fn used_param(name: &str) -> Error {
+    Error::new(format!("the parameter %{name} is used but not among those to keep"))
+}
+
+pub fn missing_result_type(op: &str) -> Error {
+    Error::new(format!("{op} takes attributes from its result's type; give the type, such as f32[2,3]"))
+}
+
 pub fn stray_symbol(op: &str, name: &str) -> Error {
     Error::new(format!("{op} takes no @{name} after it"))
 }
@@ -151,4 +159,8 @@ pub fn wrong_seed(output: &TensorType, seed: &TensorType) -> Error {
 
 pub fn not_differentiable(op: &str, why: &str) -> Error {
     Error::new(format!("{op} has no gradient: {why}"))
+}
+
+pub fn no_channels(ty: &TensorType) -> Error {
+    Error::new(format!("{ty} has no channels to normalize; give it the form [N, C, …]"))
 }

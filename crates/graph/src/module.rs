@@ -2,9 +2,10 @@
 //! program order. Nothing here checks anything: see `validate.rs`.
 
 use crate::consts::Const;
+use crate::errors;
 use crate::op::Op;
 use crate::types::TensorType;
-use pando_base::{Arena, define_id};
+use pando_base::{Arena, Result, SideTable, define_id};
 use smallvec::SmallVec;
 
 define_id!(pub FuncId, "@f");
@@ -81,6 +82,31 @@ impl Func {
         let value = self.values.push(Value { name: name.into(), ty, def });
         self.params.push(value);
         value
+    }
+
+    /// The same function with its parameters at `positions` only, in this order. An error if one that is left out
+    /// is used.
+    pub fn with_params(&self, positions: &[usize]) -> Result<Func> {
+        let mut out = Func { name: self.name.clone(), composite: self.composite.clone(), ..Func::default() };
+        let mut map: SideTable<ValueId, Option<ValueId>> = SideTable::with_default(None);
+        for &position in positions {
+            let param = self.params[position];
+            map[param] = Some(out.push_param(&self.values[param].name, self.ty(param).clone()));
+        }
+        let new = |map: &SideTable<ValueId, Option<ValueId>>, value: ValueId| {
+            map[value].ok_or_else(|| errors::used_param(&self.values[value].name))
+        };
+        for node in self.nodes.values() {
+            let operands = node.operands.iter().map(|&value| new(&map, value)).collect::<Result<Vec<_>>>()?;
+            let types = node.results.iter().map(|&value| self.ty(value).clone());
+            let kept = out.push_node(node.op.clone(), operands, types);
+            for (&old, &value) in node.results.iter().zip(&out.nodes[kept].results) {
+                out.values[value].name = self.values[old].name.clone();
+                map[old] = Some(value);
+            }
+        }
+        out.results = self.results.iter().map(|&value| new(&map, value)).collect::<Result<_>>()?;
+        Ok(out)
     }
 
     /// Appends a node whose result types the caller has inferred; its results have no names.

@@ -33,3 +33,7 @@ pub fn too_many_elements(func: &str, value: &str) -> Error {
         "{func}: {value} has more than 2^40 elements, more than any machine holds; use smaller sizes"
     ))
 }
+
+pub fn too_few_operations(stages: usize) -> Error {
+    Error::new(format!("--stages {stages}: the model has fewer operations than that; use fewer stages"))
+}

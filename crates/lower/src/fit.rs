@@ -101,7 +101,7 @@ fn remedy(program: &Program, placed: &Placed, tile: u32, largest: &[(VarId, u64)
         .map(|&(_, bytes)| bytes)
         .sum();
     if code > weights.max(temporaries) {
-        return "code, most of it for exchanges, overfills the tile: divide the model into parts, one chip each".into();
+        return "code, most of it for exchanges, overfills the tile: divide the model with --stages 2, one chip a stage".into();
     }
     if weights > temporaries {
         return weights_remedy(program, available);
@@ -138,6 +138,6 @@ fn weights_remedy(program: &Program, available: u64) -> String {
     }
     let chips = (whole - halvable / 2).div_ceil(room.max(1)).max(2);
     format!(
-        "weights alone overfill the tile: divide the model into {chips} or more parts, one chip each, with --precision f16"
+        "weights alone overfill the tile: divide the model with --stages {chips}, one chip a stage, and --precision f16"
     )
 }

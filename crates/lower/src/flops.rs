@@ -10,14 +10,18 @@ pub fn model_flops(module: &Module) -> u64 {
 }
 
 fn func_flops(module: &Module, func: &Func) -> u64 {
+    func.nodes.values().map(|node| work(module, func, node)).fold(0, u64::saturating_add)
+}
+
+/// The operations of a node, those of the functions that it runs included.
+pub(crate) fn work(module: &Module, func: &Func, node: &Node) -> u64 {
     let inner = |id: FuncId| func_flops(module, &module.funcs[id]);
-    let flops = |node: &Node| match node.op {
+    match node.op {
         Op::Repeat { count, body } => inner(body).saturating_mul(count),
         Op::If { then_func, else_func } => inner(then_func).max(inner(else_func)),
         Op::While { cond, body } => inner(cond).saturating_add(inner(body)),
         _ => node_flops(func, node),
-    };
-    func.nodes.values().map(flops).fold(0, u64::saturating_add)
+    }
 }
 
 fn node_flops(func: &Func, node: &Node) -> u64 {

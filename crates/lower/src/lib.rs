@@ -8,11 +8,14 @@ mod emit;
 pub mod errors;
 mod fit;
 mod flops;
+mod fold;
 mod layouts;
 mod place;
 mod plan;
+mod precision;
 mod prepare;
 mod rewrite;
+mod stages;
 
 pub use emit::{Emitted, emit};
 pub use fit::{Origin, fit};
@@ -20,7 +23,9 @@ pub use flops::model_flops;
 pub use layouts::{balanced, flat, normalize};
 pub use place::{Placed, place};
 pub use plan::{Plan, plan, print_plan};
-pub use prepare::{Precision, inline_calls, supported, with_precision};
+pub use precision::{Precision, with_precision};
+pub use prepare::{inline_calls, supported};
+pub use stages::{End, Stage, rebalance, split};
 
 use pando_base::Result;
 use pando_graph::Module;

@@ -2,14 +2,13 @@
 //! lowered is found.
 
 use crate::errors;
+use crate::fold::folded;
 use crate::rewrite::{simpler, without_unused};
 use pando_base::{DType, Id, Result, SideTable};
-use pando_graph::{
-    Conv, Dot, Func, FuncId, Module, Node, Op, ReduceWindow, ValueDef, ValueId, check_expanded_size,
-};
+use pando_graph::{Func, FuncId, Module, Node, Op, ReduceWindow, ValueDef, ValueId, check_expanded_size};
 use rustc_hash::FxHashMap;
 
-/// A module whose first function is `main`, without calls and with operations in simpler terms: callees' nodes stand in their place. The functions
+/// A module whose first function is `main`, without calls, with operations in simpler terms, and with small constants folded: callees' nodes stand in their place. The functions
 /// that branches and loops run follow, each of them without calls, too. Names of inlined values get the
 /// callee's name before them.
 pub fn inline_calls(module: &Module) -> Result<Module> {
@@ -91,7 +90,8 @@ impl Inliner<'_> {
         prefix: &str,
         target: &mut Func,
     ) -> Vec<ValueId> {
-        if let Some(result) = simpler(&mut self.out, node, &operands, target) {
+        let known = folded(&mut self.out, &node.op, &operands, target);
+        if let Some(result) = known.or_else(|| simpler(&mut self.out, node, &operands, target)) {
             keep_name(&source.values[node.results[0]].name, result, prefix, target);
             return vec![result];
         }
@@ -112,55 +112,6 @@ fn keep_name(name: &str, value: ValueId, prefix: &str, target: &mut Func) {
     if !name.is_empty() {
         target.values[value].name = format!("{prefix}{name}");
     }
-}
-
-/// Number formats of a whole model: data type, and type of partial sums.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Precision {
-    /// As the model says.
-    Unchanged,
-    F32,
-    /// f16 data and f16 partial sums (vendor's 16.16).
-    F16,
-    /// f16 data, f32 partial sums (16.32).
-    F16F32,
-}
-
-/// Replaces f32 and f16 by the precision's data type everywhere.
-pub fn with_precision(module: Module, precision: Precision) -> Module {
-    let to = match precision {
-        Precision::Unchanged => return module,
-        Precision::F32 => DType::F32,
-        Precision::F16 | Precision::F16F32 => DType::F16,
-    };
-    let convert = |dtype: &mut DType| {
-        if matches!(dtype, DType::F32 | DType::F16) {
-            *dtype = to;
-        }
-    };
-    let mut out = module;
-    for (_, constant) in out.consts.iter_mut() {
-        if let pando_graph::ConstData::Dense(tensor) = &mut constant.data
-            && matches!(tensor.dtype(), DType::F32 | DType::F16)
-            && tensor.dtype() != to
-        {
-            *tensor = tensor.rounded_to(to);
-        }
-        convert(&mut constant.dtype);
-    }
-    for (_, func) in out.funcs.iter_mut() {
-        func.values.iter_mut().for_each(|(_, value)| convert(&mut value.ty.dtype));
-        for (_, node) in func.nodes.iter_mut() {
-            match &mut node.op {
-                Op::Iota { dtype, .. } | Op::Random { dtype, .. } | Op::Convert(dtype) => convert(dtype),
-                Op::Dot(Dot { dtype: Some(dtype), .. }) | Op::Conv(Conv { dtype: Some(dtype), .. }) => {
-                    convert(dtype)
-                }
-                _ => {}
-            }
-        }
-    }
-    out
 }
 
 /// Tile programs hold no larger variables (rule T1).

@@ -133,7 +133,8 @@ impl Writer<'_> {
 
     fn plain_conv(&mut self, conv: &Conv, input: ValueId, weights: ValueId) -> ValueId {
         let dtype = self.target.ty(input).dtype;
-        let zero = Const { name: String::new(), dtype, shape: Shape::scalar(), data: ConstData::Splat(0.0) };
+        let name = format!("zero.{}", self.module.consts.len());
+        let zero = Const { name, dtype, shape: Shape::scalar(), data: ConstData::Splat(0.0) };
         let zero = Op::Constant(self.module.consts.push(zero));
         let zero = self.push(zero, &[]);
         // Batch and channels are left alone.

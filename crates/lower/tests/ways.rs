@@ -154,3 +154,26 @@ func @main(%x: f32[16,24]) -> f32[16,24] {
     let plan = check(text, 8, "= sqrt : f32[16] ");
     assert!(plan.contains("= add : f32[16] ") && !plan.contains("%wide = "), "{plan}");
 }
+
+/// The shift and scale of a batch norm come down to two constants; a large matrix is not computed with.
+#[test]
+fn what_depends_on_small_constants_is_computed_while_compiling() {
+    let text = "
+const @scale: f32[64] = uniform(seed=1, low=1, high=2)
+const @variance: f32[64] = uniform(seed=2, low=1, high=2)
+const @w: f32[300,300] = uniform(seed=3, low=-1, high=1)
+func @main(%x: f32[8,64], %y: f32[300,300]) -> f32[8,64], f32[300,300] {
+  %scale = constant @scale : f32[64]
+  %variance = constant @variance : f32[64]
+  %root = sqrt %variance : f32[64]
+  %factor = div %scale, %root : f32[64]
+  %factors = broadcast %factor axes=[1] : f32[8,64]
+  %a = mul %x, %factors : f32[8,64]
+  %w = constant @w : f32[300,300]
+  %negated = neg %w : f32[300,300]
+  %b = add %y, %negated : f32[300,300]
+  return %a, %b
+}";
+    let plan = check(text, 4, "%factor = constant");
+    assert!(!plan.contains("%root") && plan.contains("%negated = neg"), "{plan}");
+}

@@ -17,7 +17,8 @@ pub mod tensors;
 
 pub use export::{EXPORT_OPSET, export, export_model};
 pub use import::{
-    Data, Evaluate, Given, Imported, Input, OPSETS, Options, Output, OutputValue, Sample, Text, Unsupported,
+    Data, Evaluate, Given, Imported, Input, OPSETS, Operator, Options, Output, OutputValue, Sample, Text,
+    Unsupported, translate,
 };
 pub use proto::ModelProto;
 pub use session::{Engine, Plan, Session};

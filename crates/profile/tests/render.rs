@@ -29,6 +29,7 @@ fn does_not_fit() {
     profile.fit.over_bytes = 100;
     profile.fit.remedy = "use a smaller micro-batch".into();
     profile.totals.energy_j_per_item = None;
+    profile.totals.price_usd_per_million = None;
     profile.memory.gap_bytes = None;
     profile.trust = Default::default();
     check("does_not_fit", &table(&profile, Style::Plain));
@@ -69,4 +70,40 @@ fn reductions() {
     let kinds: Vec<u64> = reduce::cycles_by_step_kind(&profile.steps).into_values().collect();
     assert_eq!(kinds, [2000, 564, 436]);
     assert_eq!(profile.steps[2].balance(), Some(0.9));
+}
+
+/// Two chips, the second of which waits for what the first sends: a run takes both, minus the wait.
+#[test]
+fn a_pipeline_is_as_fast_as_its_slowest_stage() {
+    let link = |name: &str, cycles, inward: bool| pando_profile::Step {
+        cycles,
+        parts: pando_profile::Cycles { links: cycles, ..Default::default() },
+        sent_bytes: if inward { 0 } else { 64 },
+        received_bytes: if inward { 64 } else { 0 },
+        ..pando_profile::Step::new(name, pando_profile::StepKind::Links, 1)
+    };
+    let stage = |step: pando_profile::Step, extra: u64| {
+        let mut stage = profile();
+        stage.steps.push(step);
+        stage.totals.cycles += extra;
+        stage.totals.seconds += extra as f64 * 1e-9;
+        stage.totals.parts.links += extra;
+        stage
+    };
+    let (first, mut second) =
+        (stage(link("links out %h", 100, false), 100), stage(link("links in %h", 60, true), 60));
+    second.fit.used_bytes += 1;
+    let whole = reduce::pipeline(vec![first, second]);
+    assert_eq!((whole.totals.cycles, whole.totals.parts.links), (6100, 100));
+    assert_eq!(whole.period_s(), 3.1e-6);
+    assert_eq!(whole.throughput_per_s(), 2.0 * 3.0 / 3.1e-6);
+    // 0.25 mJ in 3.1 µs and in 3.06 µs, stretched to 3.1 µs.
+    let energy = 0.000_25 * (1.0 + 3.1 / 3.06);
+    assert!((whole.totals.energy_j_per_item.unwrap() / energy - 1.0).abs() < 1e-12);
+    assert_eq!(
+        whole.stages.iter().map(|s| (s.first_step, s.steps, s.cycles)).collect::<Vec<_>>(),
+        [(0, 4, 3100), (4, 4, 3060)]
+    );
+    assert_eq!((whole.memory.max_step, whole.fit.operation.as_str()), (6, "stage 1, layer"));
+    check("pipeline", &table(&whole, Style::Plain));
 }

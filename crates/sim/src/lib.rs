@@ -11,6 +11,6 @@ mod report;
 mod timing;
 mod values;
 
-pub use report::profile;
-pub use timing::{Timeline, host_cycles, time};
+pub use report::{profile, profile_stage};
+pub use timing::{Hop, Linked, Timeline, hop, host_cycles, time};
 pub use values::{Output, Outputs, RunOptions, run};

@@ -1,6 +1,6 @@
 //! `pando compile --stop-after PASS`: the text of either IR.
 
-use crate::args::{CompileArgs, CompileOptions, Pass};
+use crate::args::{CompileArgs, CompileOptions, Pass, Precision};
 use crate::commands::profile::refuse_unsound;
 use crate::model::{Model, load, prepared};
 use crate::output::{print, print_json};
@@ -27,13 +27,13 @@ pub fn compile(args: &CompileArgs) -> Result<()> {
 }
 
 /// What the user's options mean to the compiler.
-pub fn lower_options(options: &CompileOptions, machine: &Machine) -> Result<Options> {
+pub fn lower_options(options: &CompileOptions, machine: &Machine, stages: u64) -> Result<Options> {
     let proportion = options.available_memory_proportion;
-    let replicas = options.replicas.unwrap_or(machine.chips.into());
+    let replicas = options.replicas.unwrap_or((u64::from(machine.chips) / stages.max(1)).max(1));
     check_replicas(replicas, machine)?;
     Ok(Options {
         available_memory_proportion: proportion,
-        half_partials: options.precision == Some(crate::args::Precision::F16),
+        half_partials: matches!(options.precision, Some(Precision::F16 | Precision::F8)),
         replicas,
         ..Options::default()
     })
@@ -51,7 +51,7 @@ pub fn check_replicas(replicas: u64, machine: &Machine) -> Result<()> {
 }
 
 fn graph_text(module: &pando_graph::Module, machine: &Machine, args: &CompileArgs) -> Result<String> {
-    let options = lower_options(&args.options, machine)?;
+    let options = lower_options(&args.options, machine, 1)?;
     match args.stop_after {
         Pass::Graph => Ok(pando_graph::print(module)),
         Pass::Inline => Ok(pando_graph::print(&inline_calls(module)?)),

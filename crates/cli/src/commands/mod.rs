@@ -2,6 +2,7 @@
 
 pub mod compile;
 pub mod cpu_profile;
+mod pipeline;
 pub mod profile;
 pub mod run;
 pub mod system;

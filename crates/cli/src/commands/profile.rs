@@ -1,12 +1,13 @@
 //! `pando profile`: what a system would do with a model.
 
 use super::compile::{check_replicas, lower_options};
+use super::pipeline::Pipeline;
 use crate::args::ProfileArgs;
 use crate::model::{GraphModel, LARGEST_TENSOR_BYTES, Model, draw, load, prepared};
 use crate::output::{colors, note, print, print_json};
 use crate::progress::Progress;
 use pando_base::{Error, Result, Tensor};
-use pando_graph::Module;
+use pando_graph::{Func, Module};
 use pando_lower::{Compiled, Options, compile, model_flops};
 use pando_machine::Machine;
 use pando_profile::Profile;
@@ -41,23 +42,23 @@ pub fn predict(args: &ProfileArgs) -> Result<Prediction> {
     refuse_unavailable(args)?;
     let file = args.model.model.display().to_string();
     let machine = pando_machine::load(&args.options.system)?;
-    let options = lower_options(&args.options, &machine)?;
+    let options = lower_options(&args.options, &machine, args.stages)?;
     let progress = Progress::new();
     progress.pass("reading the model");
     let mut model = load(&args.model, args.options.micro_batch)?;
-    let start = Instant::now();
     progress.pass("compiling");
-    let (mut profile, differences) = match &mut model {
+    let start = Instant::now();
+    let (mut profile, differences, compile_s) = match &mut model {
         Model::Graph(model) => {
             // Only a comparison needs the weights as they were.
             let module = if args.exact { model.module.clone() } else { std::mem::take(&mut model.module) };
             prepared(module, &args.options)
                 .and_then(|module| profile_graph(model, &module, &machine, &options, args, &progress))
         }
-        Model::Tile(program) => profile_tile(program, &machine, args).map(|profile| (profile, Vec::new())),
+        Model::Tile(program) => profile_tile(program, &machine, args)
+            .map(|profile| (profile, Vec::new(), start.elapsed().as_secs_f64())),
     }
     .map_err(|error| error.with_file(&file))?;
-    let compile_s = start.elapsed().as_secs_f64();
     profile.trust = match &model {
         Model::Graph(model) => pando_validate::trust(pando_validate::kind_of_graph(&model.module))?,
         Model::Tile(program) => pando_validate::trust(pando_validate::kind_of_program(program))?,
@@ -79,19 +80,14 @@ fn refuse_unavailable(args: &ProfileArgs) -> Result<()> {
     if args.train {
         return Err(Error::new("--train: only inference can be profiled yet"));
     }
-    if args.stages > 1 {
-        return Err(Error::new(format!(
-            "--stages {}: a model cannot be split over chips yet; use 1",
-            args.stages
-        )));
-    }
     Ok(())
 }
 
 /// How far a tile-by-tile output is from the reference evaluator's: its name, and the largest difference as a
 /// share of its largest value.
-type Difference = (String, f64);
+pub(super) type Difference = (String, f64);
 
+/// The prediction, the differences that were asked for, and the seconds that the prediction took.
 fn profile_graph(
     model: &GraphModel,
     module: &Module,
@@ -99,31 +95,46 @@ fn profile_graph(
     options: &Options,
     args: &ProfileArgs,
     progress: &Progress,
-) -> Result<(Profile, Vec<Difference>)> {
+) -> Result<(Profile, Vec<Difference>, f64)> {
+    let start = Instant::now();
+    let items = items_per_run(module);
+    if args.stages > 1 {
+        let pipeline = Pipeline::compile(module, machine, options, args.stages, progress)?;
+        progress.pass("predicting");
+        let profile = pipeline.profile(machine, items);
+        let compile_s = start.elapsed().as_secs_f64();
+        progress.pass("computing values tile by tile");
+        let differences = if args.exact { pipeline.compare_values(model, module)? } else { Vec::new() };
+        return Ok((profile, differences, compile_s));
+    }
     let compiled = compile(module, machine, options)?;
     progress.pass("predicting");
-    let items = items_per_run(module);
     let program = &compiled.emitted.program;
     let placement = Some(&compiled.placed.placement);
     let mut profile = pando_sim::profile(program, machine, placement, compiled.fit.clone(), items);
-    // Work is what the model asks for. How a machine splits it adds some (sums of partial results), which
-    // is no merit of the machine.
-    let executed = profile.totals.flops.max(1) as f64;
-    profile.totals.flops = model_flops(&compiled.module);
-    profile.totals.utilisation *= profile.totals.flops as f64 / executed;
+    count_model_flops(&mut profile, model_flops(&compiled.module));
+    let compile_s = start.elapsed().as_secs_f64();
     let mut differences = Vec::new();
     if args.exact {
         progress.pass("computing values tile by tile");
         differences = compare_values(model, &compiled)?;
     }
-    Ok((profile, differences))
+    Ok((profile, differences, compile_s))
+}
+
+/// Work is what the model asks for. How a machine splits it adds some (sums of partial results), which is no merit of
+/// the machine.
+pub(super) fn count_model_flops(profile: &mut Profile, flops: u64) {
+    let executed = profile.totals.flops.max(1) as f64;
+    profile.totals.flops = flops;
+    profile.totals.utilisation *= flops as f64 / executed;
 }
 
 fn profile_tile(program: &Program, machine: &Machine, args: &ProfileArgs) -> Result<Profile> {
     let options = &args.options;
-    if options.precision.is_some() || options.micro_batch.is_some() || args.exact {
+    if options.precision.is_some() || options.micro_batch.is_some() || args.exact || args.stages > 1 {
         return Err(Error::new(
-            "--precision, --micro-batch and --exact are for models, not for tile programs",
+            "--precision, --micro-batch, --stages and --exact are for models, not for tile programs",
         ));
     }
     if program.tiles > machine.chip.tiles {
@@ -186,19 +197,20 @@ pub fn output(program: &Program, outputs: &pando_sim::Outputs, var: VarId) -> Re
 fn compare_values(model: &GraphModel, compiled: &Compiled) -> Result<Vec<Difference>> {
     let main = compiled.module.main().expect("a compiled module has main");
     let func = &compiled.module.funcs[main];
-    let args = func
-        .params
-        .iter()
-        .enumerate()
-        .map(|(index, &param)| draw(func.ty(param).dtype, &func.ty(param).require_shape()?, index as u64))
-        .collect::<Result<Vec<_>>>()?;
+    let args = draw_args(func)?;
     let expected = pando_graph::eval(&compiled.module, main, &args)?;
     let actual = simulate(compiled, &args)?;
     let outputs = model.outputs.iter();
     Ok(outputs.map(|(name, at)| (name.clone(), difference(&actual[*at], &expected[*at]))).collect())
 }
 
-fn difference(actual: &Tensor, expected: &Tensor) -> f64 {
+/// Random inputs.
+pub(super) fn draw_args(func: &Func) -> Result<Vec<Tensor>> {
+    let types = func.param_types().into_iter().enumerate();
+    types.map(|(index, ty)| draw(ty.dtype, &ty.require_shape()?, index as u64)).collect()
+}
+
+pub(super) fn difference(actual: &Tensor, expected: &Tensor) -> f64 {
     let (actual, expected) = (actual.to_f64(), expected.to_f64());
     let scale = expected.iter().fold(0.0f64, |max, x| max.max(x.abs()));
     let worst = actual.iter().zip(&expected).map(|(a, e)| (a - e).abs()).fold(0.0, f64::max);
@@ -276,8 +288,10 @@ fn json(
         "compile_s": compile_s,
         "flops": totals.flops,
         "utilisation": totals.utilisation,
+        "stages": profile.stages,
         "energy_j_per_item": totals.energy_j_per_item,
         "price_usd": machine.price_usd,
+        "price_usd_per_million": totals.price_usd_per_million,
         "trust": profile.trust,
         "exact": exact,
     })

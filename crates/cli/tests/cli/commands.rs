@@ -123,6 +123,7 @@ fn profile_has_every_promised_field() {
         "utilisation",
         "energy_j_per_item",
         "price_usd",
+        "price_usd_per_million",
     ] {
         assert!(!result[field].is_null(), "{field} is missing");
     }
@@ -431,4 +432,22 @@ fn zoo_models_are_listed_exported_and_profiled() {
         |model| json(&pando(&["profile", model, "--system", "mk2", "--micro-batch", "8", "--json"]));
     let text = "zoo:bert-3-layer?sequence=16";
     assert_eq!(profile(text)["flops"], profile(&format!("{text}&batch=8"))["flops"]);
+}
+
+#[test]
+fn a_model_in_stages_gives_the_same_values() {
+    let args =
+        ["profile", "models/mlp-small.graph", "--system", "m2000", "--stages", "2", "--exact", "--json"];
+    let run = pando(&args);
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    let result = json(&run);
+    assert_eq!(result["replicas"], 2);
+    let stages = result["stages"].as_array().unwrap();
+    assert_eq!(stages.len(), 2);
+    let cycles: Vec<u64> = stages.iter().map(|stage| stage["cycles"].as_u64().unwrap()).collect();
+    // Two replicas handle 16 items each as often as the slowest stage is done.
+    let expected = 2.0 * 16.0 * 1.325e9 / *cycles.iter().max().unwrap() as f64;
+    assert!((result["throughput_per_s"].as_f64().unwrap() / expected - 1.0).abs() < 1e-9);
+    assert!(result["breakdown"]["links"].as_u64().unwrap() > 0);
+    assert!(result["exact"][0]["difference"].as_f64().unwrap() < 1e-5);
 }

@@ -125,7 +125,13 @@ fn outputs_that_cannot_be_written() {
 fn what_cannot_be_done_yet_is_said() {
     let model = "models/mlp.graph";
     expect(&pando(&["profile", model, "--system", "mk2", "--train"]), 1, &["--train"]);
-    expect(&pando(&["profile", model, "--system", "mk2", "--stages", "2"]), 1, &["--stages 2"]);
+    expect(&pando(&["profile", model, "--system", "mk2", "--stages", "2"]), 1, &["2 stages", "1 chip"]);
+    expect(
+        &pando(&["profile", model, "--system", "m2000", "--stages", "4", "--replicas", "2"]),
+        1,
+        &["2 replicas of 4 stages"],
+    );
+    expect(&pando(&["profile", model, "--system", "m2000", "--stages", "9"]), 1, &["9 stages", "4 chip"]);
     expect(&pando(&["profile", model, "--system", "mk2", "--replicas", "2"]), 1, &["2 replicas", "1 chip"]);
     expect(&pando(&["profile", model, "--system", "mk9"]), 1, &["mk9", "mk2"]);
     expect(&pando(&["profile", model, "--system", "tests/ops/iota.graph"]), 1, &["iota.graph"]);

@@ -16,10 +16,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // L2
     ("cpu", &["base", "graph"]),
     ("onnx", &["base", "graph"]),
+    ("transform", &["base", "graph"]),
     ("zoo", &["base", "graph"]),
     ("lower", &["base", "graph", "machine", "profile", "tile"]),
     ("sim", &["base", "machine", "profile", "tile"]),
     // L3
+    ("runtime", &["base", "cpu", "graph", "transform"]),
     ("validate", &["base", "graph", "lower", "machine", "profile", "sim", "tile", "zoo"]),
     // L4
     (

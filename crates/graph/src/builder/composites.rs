@@ -5,6 +5,7 @@ use super::Builder;
 use crate::module::ValueId;
 use crate::types::TensorType;
 use pando_base::{BinaryFn, ReduceFn, Result};
+use smallvec::SmallVec;
 
 impl Builder {
     /// Calls the composite `name`, whose body `body` builds at the first use with these argument types.
@@ -16,22 +17,33 @@ impl Builder {
         args: &[ValueId],
         body: impl FnOnce(&mut Builder, &[ValueId]) -> Result<ValueId>,
     ) -> Result<ValueId> {
+        let results = self.composite_of_several(name, key, args, |b, args| Ok(vec![body(b, args)?]))?;
+        Ok(results[0])
+    }
+
+    /// As [`Builder::composite`], for one with several results.
+    pub fn composite_of_several(
+        &mut self,
+        name: &str,
+        key: &str,
+        args: &[ValueId],
+        body: impl FnOnce(&mut Builder, &[ValueId]) -> Result<Vec<ValueId>>,
+    ) -> Result<SmallVec<[ValueId; 1]>> {
         let types: Vec<TensorType> = args.iter().map(|&arg| self.ty(arg).clone()).collect();
-        let key = (format!("{name} {key}"), types);
-        let func = match self.composites.get(&key) {
+        let full_key = (format!("{name} {key}"), types);
+        let func = match self.composites.get(&full_key) {
             Some(&func) => func,
             None => {
                 self.begin_func(&self.unique_func_name(name), Some(name.into()));
-                let params: Vec<ValueId> = key.1.iter().map(|ty| self.param("", ty.clone())).collect();
-                let result = body(self, &params).inspect_err(|_| {
-                    self.frames.pop();
-                })?;
-                let func = self.end(&[result]);
-                self.composites.insert(key, func);
+                let params: Vec<ValueId> = full_key.1.iter().map(|ty| self.param("", ty.clone())).collect();
+                let results = body(self, &params).inspect_err(|_| self.abandon())?;
+                let func = self.end(&results);
+                self.composite_keys.insert(func, (name.into(), key.into()));
+                self.composites.insert(full_key, func);
                 func
             }
         };
-        self.call(func, args).map(|results| results[0])
+        self.call(func, args)
     }
 
     /// `max(x, 0)`: one primitive, no composite.
@@ -115,10 +127,10 @@ impl Builder {
     /// have. The last axis needs a known size.
     pub fn layer_norm(&mut self, x: ValueId, scale: ValueId, bias: ValueId, epsilon: f64) -> Result<ValueId> {
         self.composite("layer_norm", &epsilon.to_string(), &[x, scale, bias], |b, args| {
-            let mean = mean_last(b, args[0])?;
+            let mean = b.mean_last(args[0])?;
             let centred = b.sub(args[0], mean)?;
             let square = b.mul(centred, centred)?;
-            let variance = mean_last(b, square)?;
+            let variance = b.mean_last(square)?;
             let normal = over_root(b, centred, variance, epsilon)?;
             let dims = b.ty(args[0]).dims.clone();
             let scale = b.broadcast_trailing(args[1], dims.clone())?;
@@ -132,12 +144,22 @@ impl Builder {
     pub fn rms_norm(&mut self, x: ValueId, scale: ValueId, epsilon: f64) -> Result<ValueId> {
         self.composite("rms_norm", &epsilon.to_string(), &[x, scale], |b, args| {
             let square = b.mul(args[0], args[0])?;
-            let mean = mean_last(b, square)?;
+            let mean = b.mean_last(square)?;
             let normal = over_root(b, args[0], mean, epsilon)?;
             let dims = b.ty(args[0]).dims.clone();
             let scale = b.broadcast_trailing(args[1], dims)?;
             b.mul(normal, scale)
         })
+    }
+
+    /// The mean along the last axis, in the operand's dimensions.
+    pub(crate) fn mean_last(&mut self, x: ValueId) -> Result<ValueId> {
+        let sum = self.reduce_last_like(ReduceFn::Sum, x)?;
+        let size = match self.ty(x).dims.last() {
+            Some(dim) => dim.known().ok_or_else(|| crate::errors::unknown_dims(self.ty(x)))?,
+            None => 1,
+        };
+        self.binary_scalar(BinaryFn::Div, sum, size as f64)
     }
 
     /// Runs `f` on a value whose axis has been moved last, and moves it back.
@@ -168,16 +190,6 @@ fn half_times_one_plus(b: &mut Builder, x: ValueId, y: ValueId) -> Result<ValueI
 fn minus_max(b: &mut Builder, x: ValueId) -> Result<ValueId> {
     let max = b.reduce_last_like(ReduceFn::Max, x)?;
     b.sub(x, max)
-}
-
-/// The mean along the last axis, in the operand's dimensions.
-fn mean_last(b: &mut Builder, x: ValueId) -> Result<ValueId> {
-    let sum = b.reduce_last_like(ReduceFn::Sum, x)?;
-    let size = match b.ty(x).dims.last() {
-        Some(dim) => dim.known().ok_or_else(|| crate::errors::unknown_dims(b.ty(x)))?,
-        None => 1,
-    };
-    b.binary_scalar(BinaryFn::Div, sum, size as f64)
 }
 
 fn over_root(b: &mut Builder, x: ValueId, variance: ValueId, epsilon: f64) -> Result<ValueId> {

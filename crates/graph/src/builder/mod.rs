@@ -1,15 +1,18 @@
 //! Builds modules one op at a time. On insertion an op is simplified where that changes no bit of the
 //! result (`simplify.rs`), computed at once if its operands are small constants, and shared with an equal
 //! op that stands already. Finishing a function drops what its results do not need.
-//! `helpers.rs` has a method per op, `composites.rs` softmax and its like, `cone.rs` values before their
-//! function is finished, `rebuild.rs` runs a whole module through a builder, `order.rs` exchanges nodes.
+//! `helpers.rs` has a method per op, `composites.rs` softmax and its like, `batch_norm.rs` one with several results, `cone.rs` values before their
+//! function is finished, `rebuild.rs` runs a whole module through a builder, `order.rs` exchanges nodes,
+//! `standard.rs` recognises composites that were built elsewhere.
 
+mod batch_norm;
 mod composites;
 mod cone;
 mod helpers;
 mod order;
 mod rebuild;
 mod simplify;
+mod standard;
 #[cfg(test)]
 mod tests;
 
@@ -44,6 +47,8 @@ pub struct Builder {
     dense: FxHashMap<(DType, Shape, Vec<u8>), ConstId>,
     /// Bodies of composites by name, attributes and argument types.
     composites: FxHashMap<(String, Vec<TensorType>), FuncId>,
+    /// Name and key of each of them.
+    composite_keys: FxHashMap<FuncId, (String, String)>,
     /// See `grad/control.rs`.
     pub(crate) gradient_funcs: FxHashMap<GradientKey, GradientFunc>,
 }
@@ -122,6 +127,19 @@ impl Builder {
 
     pub fn ty(&self, value: ValueId) -> &TensorType {
         self.func().ty(value)
+    }
+
+    /// Whether the innermost function has this value: for callers who keep ids as plain numbers.
+    pub fn has_value(&self, value: ValueId) -> bool {
+        self.frames.last().is_some_and(|frame| frame.func.values.contains(value))
+    }
+
+    /// The position of a parameter of the innermost function.
+    pub fn param_position(&self, value: ValueId) -> Option<usize> {
+        match self.func().values[value].def {
+            ValueDef::Param(position) => Some(position as usize),
+            ValueDef::Node(..) => None,
+        }
     }
 
     /// Names a value, unless it has a name, another value has this one, or it is empty.
@@ -258,6 +276,11 @@ impl Builder {
 
     fn frame(&mut self) -> &mut Frame {
         self.frames.last_mut().expect("a function has begun")
+    }
+
+    /// What a composite of this builder was built with: its name and key.
+    pub(crate) fn composite_key(&self, func: FuncId) -> Option<(String, String)> {
+        self.composite_keys.get(&func).cloned()
     }
 
     pub(crate) fn func(&self) -> &Func {

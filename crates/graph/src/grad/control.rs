@@ -2,7 +2,7 @@
 //! gradients of its results. It computes what it needs of the function again: the arguments are all that is kept
 //! until then. A composite's is a composite of that name.
 
-use super::{Gradients, Visit};
+use super::{Gradients, Visit, composites};
 use crate::builder::Builder;
 use crate::module::{FuncId, ValueId};
 use pando_base::Result;
@@ -27,6 +27,11 @@ pub(crate) struct GradientFunc {
 }
 
 pub(super) fn call(b: &mut Builder, at: &Visit, func: FuncId) -> Result<Gradients> {
+    if let Some((name, key)) = b.composite_key(func)
+        && let Some(gradients) = composites::rule(b, at, &name, &key)?
+    {
+        return Ok(gradients);
+    }
     let key = key(at, func, at.wanted.to_vec(), false);
     let gradient = gradient_func(b, key)?;
     let mut gradients = none(at);

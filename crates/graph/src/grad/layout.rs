@@ -31,7 +31,7 @@ pub(super) fn broadcast(b: &mut Builder, at: &Visit, axes: &[usize]) -> Result<G
 }
 
 /// The sum over all axes along which `x` was repeated to become as large as `gradient`.
-fn sum_to(b: &mut Builder, gradient: ValueId, x: ValueId, axes: &[usize]) -> Result<ValueId> {
+pub(super) fn sum_to(b: &mut Builder, gradient: ValueId, x: ValueId, axes: &[usize]) -> Result<ValueId> {
     let (from, to) = (b.ty(x).dims.clone(), b.ty(gradient).dims.clone());
     let own = |axis: &usize| axes.iter().position(|own| own == axis);
     let is_repeated = |axis: &usize| own(axis).is_none_or(|own| from[own] != to[*axis]);

@@ -3,17 +3,20 @@
 //! results into those of its operands. Only nodes between `wrt` and the outputs are visited.
 //!
 //! `elementwise.rs`, `layout.rs`, `indexing.rs`, `dot.rs`, `conv.rs`, `reduce.rs`, `window.rs`, `scan.rs` and
-//! `sort.rs` hold the rules; `control.rs` those of ops that run functions; `sums.rs` adds the gradients of a
+//! `sort.rs` hold the rules; `control.rs` and `repeat.rs` those of ops that run functions;
+//! `composites.rs` those of the standard composites; `sums.rs` adds the gradients of a
 //! value that is used several times. Integers and bools have no gradient. Where a function has none (ties of a
 //! maximum, zeros of an absolute value), rules give what PyTorch gives.
 //!
 //! Cost: linear in the nodes of the function.
 
+mod composites;
 mod control;
 mod conv;
 mod dot;
 mod elementwise;
 mod indexing;
+mod later;
 mod layout;
 mod reduce;
 mod repeat;
@@ -32,6 +35,7 @@ use pando_base::{IdSet, ReduceFn, Result, UnaryFn};
 use smallvec::SmallVec;
 use sums::Sums;
 
+pub(crate) use composites::batch_axes;
 pub(crate) use control::{GradientFunc, GradientKey};
 
 /// For each operand its gradient, if it has one that matters.

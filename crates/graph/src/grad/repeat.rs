@@ -2,6 +2,7 @@
 //! iteration, what the gradients need: rows of tensors with one row an iteration. What is cheap is computed
 //! again instead, and what stays the same in all iterations (weights) is not kept.
 
+use super::later::{self, Term};
 use super::{Gradients, Visit};
 use crate::builder::{Builder, Map};
 use crate::module::{Func, FuncId, Node, NodeId, ValueDef, ValueId};
@@ -13,35 +14,82 @@ use smallvec::SmallVec;
 pub(super) fn repeat(b: &mut Builder, at: &Visit, count: u64, body: FuncId) -> Result<Gradients> {
     let given: Vec<bool> = at.results.iter().map(Option::is_some).collect();
     let joint = Joint::new(b, body, &at.wanted, given)?;
-    let mut gradients: Gradients = at.node.operands.iter().map(|_| None).collect();
-    if joint.carried.is_empty() {
-        return Ok(gradients);
-    }
     let kept = joint.kept();
-    let forward = joint.forward(b, body, &kept, count)?;
-    let stacks: Vec<TensorType> =
-        kept.stacked.iter().map(|&value| stacked(joint.func.ty(value), count)).collect();
-    let mut operands = at.node.operands.to_vec();
-    for ty in &stacks {
-        operands.push(b.splat(ty, 0.0)?);
-    }
-    let results = b.insert(Op::Repeat { count, body: forward }, &operands)?;
-    b.supersede(&at.node.results, &results);
-    let stacks = &results[at.node.results.len()..];
+    let forward_stacks = append_forward_loop(b, at, &joint, &kept, count, body)?;
+    append_backward_loop(b, at, &joint, &kept, count, body, &forward_stacks)
+}
 
+/// Replaces the repeat by one that also gives the stacks.
+fn append_forward_loop(
+    b: &mut Builder,
+    at: &Visit,
+    joint: &Joint,
+    kept: &Kept,
+    count: u64,
+    body: FuncId,
+) -> Result<Vec<ValueId>> {
+    if kept.stacked.is_empty() {
+        return Ok(vec![]);
+    }
+    let mut operands = at.node.operands.to_vec();
+    operands.extend(empty_stacks(b, joint, &kept.stacked, count)?);
+    let body = joint.forward(b, body, kept, count)?;
+    let results = b.insert(Op::Repeat { count, body }, &operands)?;
+    b.supersede(&at.node.results, &results);
+    Ok(results[at.node.results.len()..].to_vec())
+}
+
+fn empty_stacks(b: &mut Builder, joint: &Joint, values: &[ValueId], count: u64) -> Result<Vec<ValueId>> {
+    values.iter().map(|&value| b.splat(&stacked(joint.func.ty(value), count), 0.0)).collect()
+}
+
+fn append_backward_loop(
+    b: &mut Builder,
+    at: &Visit,
+    joint: &Joint,
+    kept: &Kept,
+    count: u64,
+    body: FuncId,
+    forward_stacks: &[ValueId],
+) -> Result<Gradients> {
+    let mut gradients: Gradients = at.results.clone().into_iter().collect();
     let mut operands = Vec::new();
     for &position in &joint.carried {
-        operands.push(match at.results[position] {
+        operands.push(match gradients[position] {
             Some(gradient) => gradient,
             None => b.splat_like(at.operand(position), 0.0)?,
         });
     }
     operands.extend(kept.same.iter().map(|&position| at.operand(position)));
-    operands.extend_from_slice(stacks);
-    let backward = joint.backward(b, body, &kept, count)?;
-    let results = b.insert(Op::Repeat { count, body: backward }, &operands)?;
-    for (&position, &result) in joint.carried.iter().zip(&results) {
-        gradients[position] = Some(result);
+    operands.extend_from_slice(forward_stacks);
+    operands.extend(empty_stacks(b, joint, &kept.written, count)?);
+    let results = if operands.is_empty() {
+        operands.into()
+    } else {
+        let backward = joint.backward(b, body, kept, count)?;
+        b.insert(Op::Repeat { count, body: backward }, &operands)?
+    };
+    for (position, gradient) in gradients.iter_mut().enumerate() {
+        match joint.carried.iter().position(|&carried| carried == position) {
+            Some(index) => *gradient = Some(results[index]),
+            None if !joint.later.iter().any(|(later, _)| *later == position) => *gradient = None,
+            None => {}
+        }
+    }
+    let written = &results[results.len() - kept.written.len()..];
+    for (position, terms) in &joint.later {
+        for term in terms {
+            let stack = |factor: &ValueId| match kept.written.iter().position(|value| value == factor) {
+                Some(index) => written[index],
+                None => forward_stacks[kept.stacked.iter().position(|value| value == factor).expect("kept")],
+            };
+            let stacks: Vec<ValueId> = term.factors.iter().map(stack).collect();
+            let sum = term.sum(b, &stacks)?;
+            gradients[*position] = Some(match gradients[*position] {
+                Some(gradient) => b.add(gradient, sum)?,
+                None => sum,
+            });
+        }
     }
     Ok(gradients)
 }
@@ -56,8 +104,12 @@ fn stacked(ty: &TensorType, count: u64) -> TensorType {
 /// carried values after the iteration. Its results are those before the iteration, in the same order.
 struct Joint {
     func: Func,
-    /// The carried values that have gradients.
+    /// The carried values whose gradients are carried back.
     carried: Vec<usize>,
+    /// Their gradients after the iteration: parameters.
+    seeds: Vec<ValueId>,
+    /// Terms of the gradients of carried values that are added up after the loop.
+    later: Vec<(usize, Vec<Term>)>,
     /// The body's results.
     outputs: Vec<ValueId>,
 }
@@ -67,6 +119,8 @@ struct Kept {
     stacked: Vec<ValueId>,
     /// Carried values that are the same in all iterations, by position.
     same: Vec<usize>,
+    /// Factors of later sums that are computed on the way back, where they are kept then.
+    written: Vec<ValueId>,
 }
 
 impl Joint {
@@ -80,8 +134,10 @@ impl Joint {
             let attempt = Joint::attempt(b, &source, &mut active, &mut given);
             let func = b.take();
             if let Some((outputs, gradients)) = attempt? {
-                let carried = (0..active.len()).filter(|&position| given[position]).collect();
-                return Ok(Joint { func: Func { results: gradients, ..func }, carried, outputs });
+                let carried: Vec<usize> = (0..active.len()).filter(|&position| given[position]).collect();
+                let seeds = func.params[func.params.len() - carried.len()..].to_vec();
+                let func = Func { results: gradients, ..func };
+                return Ok(Joint { func, carried, seeds, later: vec![], outputs }.with_later_sums());
             }
         }
     }
@@ -129,14 +185,38 @@ impl Joint {
         self.outputs.len()
     }
 
-    /// The gradients that come in, which are the last parameters.
-    fn seeds(&self) -> &[ValueId] {
-        &self.func.params[1 + self.num_carried()..]
+    /// Takes out of the loop what can wait until after it.
+    fn with_later_sums(mut self) -> Joint {
+        let (mut carried, mut seeds, mut results) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, position) in std::mem::take(&mut self.carried).into_iter().enumerate() {
+            let (seed, mut result) = (self.seeds[index], self.func.results[index]);
+            if let Some((terms, rest)) = later::split(&self.func, result, seed)
+                && !terms.iter().flat_map(|term| &term.factors).any(|&factor| self.is_same(factor))
+            {
+                self.later.push((position, terms));
+                if rest.is_empty() {
+                    continue;
+                }
+                result = rest.into_iter().fold(seed, |sum, term| self.plus(sum, term));
+            }
+            carried.push(position);
+            seeds.push(seed);
+            results.push(result);
+        }
+        self.func.results = results;
+        Joint { carried, seeds, ..self }
+    }
+
+    fn plus(&mut self, x: ValueId, y: ValueId) -> ValueId {
+        let ty = self.func.ty(x).clone();
+        let node = self.func.push_node(Op::Binary(BinaryFn::Add), [x, y], [ty]);
+        self.func.nodes[node].results[0]
     }
 
     /// The values that are computed from gradients.
     fn backward_values(&self) -> IdSet<ValueId> {
-        let mut backward: IdSet<ValueId> = self.seeds().iter().copied().collect();
+        let mut backward: IdSet<ValueId> =
+            self.func.params[1 + self.num_carried()..].iter().copied().collect();
         for node in self.func.nodes.values() {
             if node.operands.iter().any(|&value| backward.contains(value)) {
                 node.results.iter().for_each(|&value| {
@@ -150,9 +230,11 @@ impl Joint {
     /// Goes up from what the backward values are computed from to what is worth keeping.
     fn kept(&self) -> Kept {
         let backward = self.backward_values();
-        let mut stack: Vec<ValueId> = self.func.results.clone();
+        let mut factors: Vec<ValueId> =
+            self.later.iter().flat_map(|(_, terms)| terms).flat_map(|term| &term.factors).copied().collect();
+        let mut stack: Vec<ValueId> = self.func.results.iter().chain(&factors).copied().collect();
         let mut seen: IdSet<ValueId> = IdSet::default();
-        let mut kept = Kept { stacked: vec![], same: vec![] };
+        let mut kept = Kept { stacked: vec![], same: vec![], written: vec![] };
         while let Some(value) = stack.pop() {
             if !seen.insert(value) {
                 continue;
@@ -175,6 +257,9 @@ impl Joint {
         }
         kept.stacked.sort();
         kept.same.sort();
+        factors.sort();
+        factors.dedup();
+        kept.written = factors.into_iter().filter(|factor| !kept.stacked.contains(factor)).collect();
         kept
     }
 
@@ -230,16 +315,12 @@ impl Joint {
         self.append_above(b, &needed, &mut map)?;
         let here = |map: &Map, value| map[value].expect("appended above");
         let mut results: Vec<ValueId> = self.outputs.iter().map(|&value| here(&map, value)).collect();
-        let row = b.reshape(here(&map, self.func.params[0]), [1u64])?;
-        for (&value, stack) in kept.stacked.iter().zip(stacks) {
-            let value = here(&map, value);
-            let update = b.reshape(value, stacked(b.ty(value), 1).dims)?;
-            results.push(b.scatter(stack, row, update, 0, None)?);
-        }
+        let rows = write_rows(b, here(&map, self.func.params[0]), &kept.stacked, &stacks, &map)?;
+        results.extend(rows);
         Ok(results)
     }
 
-    /// The body that goes backward: carries gradients, then what stays the same, then stacks.
+    /// The body that goes backward: carries gradients, then what stays the same, then stacks, then those it writes.
     fn backward(&self, b: &mut Builder, body: FuncId, kept: &Kept, count: u64) -> Result<FuncId> {
         b.begin(&b.unique_func_name(&format!("{}.grad", b.module().funcs[body].name)));
         let result = self.append_backward(b, kept, count).inspect_err(|_| b.abandon())?;
@@ -249,7 +330,7 @@ impl Joint {
     fn append_backward(&self, b: &mut Builder, kept: &Kept, count: u64) -> Result<Vec<ValueId>> {
         let mut map: Map = SideTable::with_default(None);
         let done = b.param("", TensorType::scalar(DType::I32));
-        for &seed in self.seeds() {
+        for &seed in &self.seeds {
             map[seed] = Some(b.param("", self.func.ty(seed).clone()));
         }
         let mut unchanged = Vec::new();
@@ -266,9 +347,14 @@ impl Joint {
         for (&value, &stack) in kept.stacked.iter().zip(&stacks) {
             map[value] = Some(b.gather(stack, iteration, 0)?);
         }
-        self.append_above(b, &self.func.results, &mut map)?;
-        let gradients = self.func.results.iter().map(|&value| map[value].expect("appended above"));
-        Ok(gradients.chain(unchanged).chain(stacks).collect())
+        let written: Vec<ValueId> =
+            kept.written.iter().map(|&value| b.param("", stacked(self.func.ty(value), count))).collect();
+        let needed: Vec<ValueId> = self.func.results.iter().chain(&kept.written).copied().collect();
+        self.append_above(b, &needed, &mut map)?;
+        let mut results: Vec<ValueId> =
+            self.func.results.iter().map(|&value| map[value].expect("appended above")).collect();
+        results.extend(unchanged.into_iter().chain(stacks));
+        write_rows(b, iteration, &kept.written, &written, &map).map(|rows| [results, rows].concat())
     }
 
     /// Appends the nodes that `values` need beyond what `map` has.
@@ -294,6 +380,23 @@ impl Joint {
         }
         Ok(())
     }
+}
+
+/// The stacks with the row of this iteration written.
+fn write_rows(
+    b: &mut Builder,
+    iteration: ValueId,
+    values: &[ValueId],
+    stacks: &[ValueId],
+    map: &Map,
+) -> Result<Vec<ValueId>> {
+    let place = b.reshape(iteration, [1u64])?;
+    let write = |(&value, &stack): (&ValueId, &ValueId)| {
+        let value = map[value].expect("appended above");
+        let row = b.reshape(value, stacked(b.ty(value), 1).dims)?;
+        b.scatter(stack, place, row, 0, None)
+    };
+    values.iter().zip(stacks).map(write).collect()
 }
 
 /// Sets flags; whether any has changed.

@@ -162,6 +162,10 @@ fn read_elementwise(name: &str, result: TensorType) -> Option<Op> {
     unary.or_else(binary).or_else(compare).or_else(other)
 }
 
+/// Ops that take attributes from their result's type.
+pub(super) const TYPED_BY_RESULT: [&str; 6] =
+    ["iota", "random", "reshape", "broadcast", "convert", "bitcast"];
+
 const NAMES: [&str; 25] = [
     "constant",
     "iota",

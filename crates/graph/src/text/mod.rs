@@ -11,7 +11,7 @@ mod tests;
 
 pub use attrs::op_names;
 pub use literal::{format_tensor, parse_tensor};
-pub use parse::parse;
+pub use parse::{parse, parse_op, parse_type};
 pub use print::print;
 
 /// For fuzzing: whatever parses must print, and parse again to the same text. Never panics otherwise.

@@ -35,6 +35,50 @@ fn parse_text(text: &str) -> Result<Module> {
     Ok(parser.module)
 }
 
+/// `f32[N,4]`
+pub fn parse_type(text: &str) -> Result<TensorType> {
+    let mut cursor = Cursor::new(text)?;
+    let ty = tensor_type(&mut cursor)?;
+    match cursor.at_end() {
+        true => Ok(ty),
+        false => Err(cursor.error("expected one type and nothing after it")),
+    }
+}
+
+/// One op as a node spells it, without results and operands: `transpose perm=[1,0]`, `call @f`. Functions are those
+/// of `module`. Ops whose attributes are their result's type, such as `reshape`, need `result`.
+pub fn parse_op(
+    text: &str,
+    operands: &[&TensorType],
+    result: Option<&TensorType>,
+    module: &Module,
+) -> Result<Op> {
+    let named = |(id, func): (FuncId, &Func)| (func.name.clone(), id);
+    let funcs =
+        if text.contains('@') { module.funcs.iter().map(named).collect() } else { FxHashMap::default() };
+    let symbols = Symbols { consts: FxHashMap::default(), funcs };
+    let mut parser = Parser {
+        cursor: Cursor::new(text)?,
+        module: Module::default(),
+        symbols,
+        positions: Positions::default(),
+    };
+    let mnemonic = parser.cursor.ident("an op")?;
+    let symbol = match parser.cursor.peek() {
+        TokenKind::Name('@', _) => Some(parser.cursor.name('@', "a symbol")?),
+        _ => None,
+    };
+    let attrs = parser.attributes()?;
+    if !parser.cursor.at_end() {
+        let found = lexer::describe(parser.cursor.peek());
+        return Err(parser.cursor.error(format!("expected an attribute name=value, found {found}")));
+    }
+    if result.is_none() && attrs::TYPED_BY_RESULT.contains(&mnemonic.as_str()) {
+        return Err(errors::missing_result_type(&mnemonic));
+    }
+    parser.op(&mnemonic, symbol, attrs, operands, result.map_or(&[], std::slice::from_ref))
+}
+
 fn at((line, col): Position, error: Error) -> Error {
     Error::at_position(line, col, error.message())
 }

@@ -2,7 +2,7 @@
 //! the outermost two field dimensions, each over an axis of a grid of tiles. A tile receives the window of
 //! the input that its outputs need, so neighbours' inputs overlap.
 
-use super::{Method, Planner, receive_cycles, stages_for, superstep_cycles, vertex_cycles};
+use super::{Method, Planner, matrix_rate, receive_cycles, stages_for, superstep_cycles, vertex_cycles};
 use crate::layouts::{normalize, part_counts};
 use crate::plan::matmul::{Cost, reduce_cycles};
 use pando_base::DType;
@@ -53,8 +53,7 @@ impl Problem<'_> {
     }
 
     fn grains(&self) -> [u64; 5] {
-        let name = if self.dtype == DType::F32 { "f32" } else { "f16" };
-        let rate = self.machine.chip.fastest_rate(name);
+        let rate = matrix_rate(&self.machine.chip, self.dtype);
         let (weights, units) = rate.map_or((1, 1), |rate| (rate.weights_per_unit, rate.conv_units));
         let output = if self.attrs.groups == 1 { units } else { self.output[1] / self.attrs.groups };
         let sizes = self.sizes();
@@ -115,9 +114,8 @@ impl Problem<'_> {
         for axis in 0..5 {
             macs = macs.saturating_mul(if axis < settled { block[axis] } else { sizes[axis] });
         }
-        let name = if self.dtype == DType::F32 { "f32" } else { "f16" };
-        let rate =
-            self.machine.chip.fastest_rate(name).map_or(1, |rate| (rate.macs_per_cycle() as u64).max(1));
+        let rate = matrix_rate(&self.machine.chip, self.dtype)
+            .map_or(1, |rate| (rate.macs_per_cycle() as u64).max(1));
         macs / rate / tiles > *cycles
     }
 

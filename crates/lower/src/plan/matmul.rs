@@ -8,7 +8,7 @@
 //! product, not the number of tiles.
 
 use super::search::{Found, Search};
-use super::{Planner, receive_cycles, stages_for, superstep_cycles, vertex_cycles};
+use super::{Planner, matrix_rate, receive_cycles, stages_for, superstep_cycles, vertex_cycles};
 use crate::layouts::normalize;
 use crate::plan::Method;
 use pando_base::{DType, Shape};
@@ -135,8 +135,7 @@ impl Problem<'_> {
     /// Units of the inner dimension and the columns that the matrix unit takes at once; rows and batch
     /// are free.
     fn grains(&self) -> [u64; 4] {
-        let name = if self.input == DType::F32 { "f32" } else { "f16" };
-        let rate = self.machine.chip.fastest_rate(name);
+        let rate = matrix_rate(&self.machine.chip, self.input);
         [rate.map_or(1, |rate| rate.weights_per_unit), 1, 1, rate.map_or(1, |rate| rate.conv_units)]
     }
 
@@ -354,7 +353,8 @@ impl Planner<'_> {
         if !input.is_float() {
             return output;
         }
-        let half = self.options.half_partials && input == DType::F16 && output == DType::F16;
+        let narrow = matches!(input, DType::F16 | DType::F8(..));
+        let half = self.options.half_partials && narrow && output == DType::F16;
         if half { DType::F16 } else { DType::F32 }
     }
 

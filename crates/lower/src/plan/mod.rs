@@ -33,7 +33,7 @@ use crate::Options;
 use crate::layouts::{balanced, flat, normalize, without_copies};
 use pando_base::{DType, Result, Shape, SideTable};
 use pando_graph::{Func, Module, Node, NodeId, Op, ValueDef, ValueId};
-use pando_machine::Machine;
+use pando_machine::{Chip, Machine, MatrixRate};
 use pando_tile::message::is_flat;
 use pando_tile::{Layout, Span, VertexCost};
 use rustc_hash::FxHashMap;
@@ -319,6 +319,16 @@ pub(crate) fn vertex_cycles(cost: VertexCost, workers: u32) -> u64 {
         VertexCost::Worker(slots) => slots.saturating_mul(workers.into()),
         VertexCost::Supervisor(cycles) => cycles,
     }
+}
+
+/// The rate at which the matrix unit multiplies a type: its own, or that of the next wider format that the chip has.
+pub(crate) fn matrix_rate(chip: &Chip, dtype: DType) -> Option<&MatrixRate> {
+    let formats: &[&str] = match dtype {
+        DType::F32 => &["f32"],
+        DType::F8(..) => &["f8", "f16", "f32"],
+        _ => &["f16"],
+    };
+    formats.iter().find_map(|format| chip.fastest_rate(format))
 }
 
 /// Cycles to receive bytes on one tile, at the bus's full width if a neighbour gets the same.

@@ -5,9 +5,8 @@
 //! trying every split; the work follows the product's sizes, hardly the number of tiles.
 
 use super::matmul::{BATCH, COLUMNS, Cost, INNER, Problem, ROWS};
-use super::{receive_cycles, superstep_cycles};
+use super::{matrix_rate, receive_cycles, superstep_cycles};
 use crate::layouts::part_counts;
-use pando_base::DType;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 
@@ -60,8 +59,7 @@ impl Found {
 impl<'a> Search<'a> {
     pub fn new(problem: &'a Problem<'a>, sizes: [u64; 4], grains: [u64; 4]) -> Self {
         let chip = &problem.machine.chip;
-        let name = if problem.input == DType::F32 { "f32" } else { "f16" };
-        let rate = chip.fastest_rate(name).map_or(1, |rate| rate.macs_per_cycle() as u64);
+        let rate = matrix_rate(chip, problem.input).map_or(1, |rate| rate.macs_per_cycle() as u64);
         let counts = |axis: usize| part_counts(u64::div_ceil(sizes[axis], grains[axis]), chip.tiles.into());
         let whole = problem.whole();
         let results = [BATCH, ROWS, COLUMNS].iter().fold(1u64, |sum, &axis| sum.saturating_mul(whole[axis]));

@@ -12,6 +12,7 @@ mod names;
 mod node;
 mod sample;
 mod scope;
+mod single;
 mod sizes;
 pub(crate) mod subgraph;
 mod value;
@@ -21,6 +22,7 @@ pub use inputs::{declared_inputs, declared_outputs};
 pub use sample::{Evaluate, Sample};
 pub use scope::Unsupported;
 pub(crate) use scope::{Env, Scope};
+pub use single::{Operator, translate};
 pub(crate) use sizes::{product, reshape_dims};
 pub(crate) use value::{Size, TensorValue, Value, sizes_value};
 

@@ -77,7 +77,7 @@ fn poison(scope: &mut Scope, node: &NodeProto) {
     }
 }
 
-fn outputs(
+pub(super) fn outputs(
     b: &mut Builder,
     scope: &Scope,
     node: &NodeProto,

@@ -4,10 +4,12 @@ mod by_kind;
 mod fullest;
 mod operations;
 mod over_time;
+mod pipeline;
 mod suggestions;
 
 pub use by_kind::{cycles_by_kind, cycles_by_step_kind};
 pub use fullest::{fullest_tiles, live_at};
 pub use operations::{costliest, operation_name, operations};
 pub use over_time::{MemoryPoint, memory_over_time};
+pub use pipeline::pipeline;
 pub use suggestions::suggestions;

@@ -5,6 +5,7 @@
 
 mod columns;
 mod memory;
+mod stages;
 mod summary;
 mod time;
 mod units;
@@ -54,6 +55,7 @@ pub fn table(profile: &Profile, style: Style) -> String {
     out.push('\n');
     summary::speed(profile, &mut out);
     out.push('\n');
+    stages::stages(profile, style, &mut out);
     time::by_kind(profile, style, &mut out);
     out.push('\n');
     time::costliest(profile, style, &mut out);

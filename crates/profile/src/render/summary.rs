@@ -1,9 +1,9 @@
 //! The first and last lines: what ran where, whether it fits, how fast it is, how far to trust that.
 
 use super::columns::{Align, aligned, shortened};
-use super::units::{amount, bytes, count, duration, energy, percent, rate};
+use super::units::{amount, bytes, count, duration, energy, percent, price, rate};
 use super::{Style, Tone, line};
-use crate::schema::{Fit, Profile};
+use crate::schema::{Fit, Profile, SERVICE_YEARS};
 
 pub fn verdict(profile: &Profile, style: Style, out: &mut String) {
     let system = &profile.system;
@@ -13,6 +13,10 @@ pub fn verdict(profile: &Profile, style: Style, out: &mut String) {
     };
     let heading = format!("{} on {} ({})", shortened(&profile.program), system.name, system.title);
     line(out, style.paint(Tone::Heading, &heading));
+    let replicas = match profile.stages.len() {
+        0 => replicas,
+        n => format!("{replicas} of {n} stages"),
+    };
     let shape = format!(
         "{replicas}, chips of {} tiles with {} at {:.3} GHz",
         count(system.tiles_per_chip.into()),
@@ -48,12 +52,12 @@ pub fn speed(profile: &Profile, out: &mut String) {
         row(
             "throughput",
             format!("{} items/s", amount(profile.throughput_per_s())),
-            format!("{} a run and replica", items(profile.items_per_run)),
+            format!("{} a run and replica{}", items(profile.items_per_run), pace(profile)),
         ),
         row(
             "computing",
             rate(flop_rate, "FLOP/s"),
-            format!("{} of one chip's {} peak", percent(totals.utilisation), totals.peak_type),
+            format!("{} of {} {} peak", percent(totals.utilisation), whose(profile), totals.peak_type),
         ),
         row(
             "host",
@@ -64,8 +68,27 @@ pub fn speed(profile: &Profile, out: &mut String) {
     if let Some(joules) = totals.energy_j_per_item {
         rows.push(row("energy", energy(joules), "an item".into()));
     }
+    if let Some(dollars) = totals.price_usd_per_million {
+        let remark = format!("a million items: list price over {SERVICE_YEARS} years of such runs");
+        rows.push(row("price", price(dollars), remark));
+    }
     for text in aligned(&rows, &[Align::Left, Align::Right, Align::Left]) {
         line(out, text);
+    }
+}
+
+/// What sets the pace of a pipeline.
+fn pace(profile: &Profile) -> String {
+    match profile.stages.is_empty() {
+        true => String::new(),
+        false => format!(", a run every {}", duration(profile.period_s())),
+    }
+}
+
+fn whose(profile: &Profile) -> String {
+    match profile.stages.len() {
+        0 | 1 => "one chip's".into(),
+        n => format!("{n} chips'"),
     }
 }
 

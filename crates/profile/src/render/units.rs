@@ -62,6 +62,15 @@ pub fn energy(joules: f64) -> String {
     }
 }
 
+/// US dollars, with cents where they matter.
+pub fn price(dollars: f64) -> String {
+    match dollars {
+        d if d < 0.01 => format!("{d:.2e} US$"),
+        d if d < 1000.0 => format!("{d:.2} US$"),
+        d => rate(d, "US$"),
+    }
+}
+
 /// A share as `75.4 %`.
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)

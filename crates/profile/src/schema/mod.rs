@@ -5,10 +5,12 @@
 
 mod fit;
 mod memory;
+mod stage;
 mod step;
 
 pub use fit::{Fit, VarUse};
 pub use memory::{Memory, MemoryByCategory, TileRun, VarLife, VarRole};
+pub use stage::Stage;
 pub use step::{Cycles, Operation, Step, StepKind};
 
 use serde::{Deserialize, Serialize};
@@ -16,6 +18,9 @@ use serde::{Deserialize, Serialize};
 /// Raised when a reader of the old version would misunderstand the new one. New fields with a default
 /// do not raise it.
 pub const FORMAT_VERSION: u32 = 1;
+
+/// Assumption: years after which a system is written off, as is common for servers.
+pub const SERVICE_YEARS: f64 = 3.0;
 
 /// What a program costs on a system.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -33,6 +38,10 @@ pub struct Profile {
     pub steps: Vec<Step>,
     /// The steps summed by operation, in order of first appearance.
     pub operations: Vec<Operation>,
+    /// The stages of a pipeline, in order; empty where one chip does all. Then `totals.cycles` is the sum of the
+    /// stages, and runs follow one another at the pace of the slowest.
+    #[serde(default)]
+    pub stages: Vec<Stage>,
     pub totals: Totals,
     pub memory: Memory,
     /// Every variable that is ever used, in the program's order.
@@ -87,6 +96,10 @@ pub struct Totals {
     pub host_out_bytes: u64,
     /// Joules per item at the system's power under load; none if no source gives it.
     pub energy_j_per_item: Option<f64>,
+    /// US dollars per million items: the replicas' share of the system's list price over [`SERVICE_YEARS`] of
+    /// uninterrupted runs. Power and hosts are not in it. None if no source gives the price.
+    #[serde(default)]
+    pub price_usd_per_million: Option<f64>,
 }
 
 /// How far to believe the numbers.
@@ -101,10 +114,16 @@ pub struct Trust {
 impl Profile {
     /// Items per second of all replicas together.
     pub fn throughput_per_s(&self) -> f64 {
-        if self.totals.seconds <= 0.0 {
-            return 0.0;
+        let period_s = self.period_s();
+        if period_s <= 0.0 { 0.0 } else { self.replicas as f64 * self.items_per_run as f64 / period_s }
+    }
+
+    /// Seconds from the start of a run to that of the next one.
+    pub fn period_s(&self) -> f64 {
+        match self.stages.iter().map(|stage| stage.cycles).max() {
+            Some(slowest) => self.seconds(slowest),
+            None => self.totals.seconds,
         }
-        self.replicas as f64 * self.items_per_run as f64 / self.totals.seconds
     }
 
     /// Seconds that a number of cycles takes.

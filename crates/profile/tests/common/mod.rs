@@ -54,6 +54,7 @@ pub fn profile() -> Profile {
         },
         replicas: 2,
         items_per_run: 3,
+        stages: Vec::new(),
         operations: pando_profile::reduce::operations(&steps),
         totals: Totals {
             cycles: 3000,
@@ -66,6 +67,7 @@ pub fn profile() -> Profile {
             received_bytes: 8192,
             host_in_bytes: 4096,
             energy_j_per_item: Some(0.000_25),
+            price_usd_per_million: Some(0.0317),
             ..Totals::default()
         },
         steps,

@@ -9,7 +9,7 @@ mod vars;
 
 pub use vars::total_bytes;
 
-use crate::timing::time_with;
+use crate::timing::{Linked, time_with};
 use memory::MemoryView;
 use pando_machine::Machine;
 use pando_profile::{FORMAT_VERSION, Fit, Profile, SystemInfo, Trust, reduce};
@@ -26,9 +26,21 @@ pub fn profile(
     fit: Fit,
     items_per_run: u64,
 ) -> Profile {
+    profile_stage(program, machine, placement, fit, items_per_run, &Linked::default())
+}
+
+/// The same for a stage of a pipeline, some of whose inputs and outputs are other chips'.
+pub fn profile_stage(
+    program: &Program,
+    machine: &Machine,
+    placement: Option<&Placement>,
+    fit: Fit,
+    items_per_run: u64,
+    linked: &Linked,
+) -> Profile {
     let live = liveness(program);
     let traffic = Traffic::new(program, &machine.chip);
-    let mut timeline = time_with(program, machine, &traffic);
+    let mut timeline = time_with(program, machine, &traffic, linked);
     let view = MemoryView::new(program, &live, &machine.chip, &traffic, placement);
     view.fill_steps(&mut timeline);
     Profile {
@@ -37,6 +49,7 @@ pub fn profile(
         system: system(machine),
         replicas: program.replicas,
         items_per_run,
+        stages: Vec::new(),
         operations: reduce::operations(&timeline.steps),
         totals: totals::totals(program, machine, &timeline.steps, items_per_run),
         memory: view.memory(&timeline, placement),

@@ -15,8 +15,10 @@
 mod compute;
 mod exchange;
 mod host;
+mod links;
 
 pub use host::host_cycles;
+pub use links::{Hop, Linked, hop};
 
 use compute::time_compute;
 use exchange::time_exchange;
@@ -44,13 +46,18 @@ impl Timeline {
 /// Times a valid program. The cost follows the number of groups and, for exchanges, of tiles; equal exchanges are
 /// looked at once.
 pub fn time(program: &Program, machine: &Machine) -> Timeline {
-    time_with(program, machine, &Traffic::new(program, &machine.chip))
+    time_with(program, machine, &Traffic::new(program, &machine.chip), &Linked::default())
 }
 
-/// The same for a program whose traffic is known.
-pub(crate) fn time_with(program: &Program, machine: &Machine, traffic: &Traffic) -> Timeline {
-    let mut timer =
-        Timer { program, machine, traffic, computes: FxHashMap::default(), timeline: Timeline::default() };
+/// The same for a program whose traffic is known, and some of whose inputs and outputs are other chips'.
+pub(crate) fn time_with(
+    program: &Program,
+    machine: &Machine,
+    traffic: &Traffic,
+    linked: &Linked,
+) -> Timeline {
+    let (computes, timeline) = Default::default();
+    let mut timer = Timer { program, machine, traffic, linked, computes, timeline };
     timer.walk(&program.body, 1);
     timer.timeline
 }
@@ -59,6 +66,7 @@ struct Timer<'a> {
     program: &'a Program,
     machine: &'a Machine,
     traffic: &'a Traffic,
+    linked: &'a Linked,
     computes: FxHashMap<ComputeSetId, TimedStep>,
     timeline: Timeline,
 }
@@ -67,7 +75,7 @@ impl Timer<'_> {
     fn walk(&mut self, steps: &[Step], times: u64) {
         let mut rest = steps;
         while let Some((step, after)) = rest.split_first() {
-            let vars = transfer(rest);
+            let vars = self.transfer(rest);
             match step {
                 Step::Repeat { .. } | Step::While { .. } => {
                     step.bodies()
@@ -111,8 +119,26 @@ impl Timer<'_> {
     }
 
     fn host(&mut self, kind: StepKind, vars: &[VarId], times: u64) {
-        let timed = host::time_host(self.program, self.machine, kind, vars);
+        let inward = kind == StepKind::HostIn;
+        let timed = match self.linked[vars[0]] {
+            Some(_) => links::time_links(self.program, self.machine, inward, vars, self.linked),
+            None => host::time_host(self.program, self.machine, kind, vars),
+        };
         self.push(timed, times, vars.len());
+    }
+
+    /// The variables of the transfers of one direction, with the host or with other chips, that the steps begin with.
+    fn transfer(&self, steps: &[Step]) -> Vec<VarId> {
+        let var = |step: &Step| match step {
+            Step::HostIn(var) => Some((true, *var)),
+            Step::HostOut(var) => Some((false, *var)),
+            _ => None,
+        };
+        let Some((inward, first)) = var(&steps[0]) else { return Vec::new() };
+        let with_host = |var: VarId| self.linked[var].is_none();
+        let same =
+            |&(its_inward, var): &(bool, VarId)| its_inward == inward && with_host(var) == with_host(first);
+        steps.iter().map_while(|step| var(step).filter(same).map(|(_, var)| var)).collect()
     }
 
     fn push(&mut self, step: TimedStep, times: u64, points: usize) {
@@ -120,13 +146,4 @@ impl Timer<'_> {
         self.timeline.step_of_point.extend(std::iter::repeat_n(index, points));
         self.timeline.steps.push(TimedStep { times, ..step });
     }
-}
-
-/// The variables of the host steps of one direction that the steps begin with.
-fn transfer(steps: &[Step]) -> Vec<VarId> {
-    let same = |step: &Step| match (step, &steps[0]) {
-        (Step::HostIn(var), Step::HostIn(_)) | (Step::HostOut(var), Step::HostOut(_)) => Some(*var),
-        _ => None,
-    };
-    steps.iter().map_while(same).collect()
 }

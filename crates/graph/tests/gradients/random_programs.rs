@@ -1,0 +1,54 @@
+//! Random programs of floats. PANDO_SEEDS sets how many.
+
+use super::differences::{Differentiated, Outcome};
+use pando_base::DType;
+use pando_graph::generate::{Family, GenerateOptions, Program, Source, generate};
+use pando_graph::{Builder, print};
+
+fn seeds() -> u64 {
+    std::env::var("PANDO_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(4000)
+}
+
+fn options() -> GenerateOptions {
+    let without = [Family::Cast, Family::Source];
+    let families = GenerateOptions::default().families;
+    GenerateOptions {
+        families: families.into_iter().filter(|family| !without.contains(family)).collect(),
+        // Folded constants are rounded even here: those of f16 would be too coarse.
+        dtypes: [[DType::F32; 6].as_slice(), &[DType::Bool, DType::I32]].concat(),
+        special_values: false,
+        max_nodes: 10,
+        max_elements: 128,
+        ..GenerateOptions::default()
+    }
+}
+
+/// `None` if a while loop stands between parameters and outputs.
+fn check(program: &Program, seed: u64) -> Option<Outcome> {
+    let mut module = program.module.clone();
+    let main = module.main().unwrap();
+    let func = &mut module.funcs[main];
+    let count = func.results.len();
+    func.results.extend(func.values.ids());
+    let (b, params, values) = Builder::reopen(&module).unwrap();
+    match Differentiated::new(b, &params, &values[..count], &values[count..]) {
+        Err(error) if error.to_string().contains("while has no gradient") => None,
+        made => Some(made.unwrap().check(seed, &program.inputs)),
+    }
+}
+
+#[test]
+fn gradients_are_central_differences() {
+    let mut counts = [0u64; 5];
+    for seed in 0..seeds() {
+        let bytes = Source::seeded_bytes(seed, 64 + seed as usize % 512);
+        let program = generate(&mut Source::new(&bytes), &options());
+        match std::panic::catch_unwind(|| check(&program, seed)) {
+            Err(_) => panic!("seed {seed}:\n{}", print(&program.module)),
+            Ok(outcome) => counts[outcome.map_or(4, |outcome| outcome as usize)] += 1,
+        }
+    }
+    let [right, _, _, singular, _] = counts;
+    let message = format!("right, constant, not smooth, singular, refused: {counts:?}");
+    assert!(right * 3 > seeds() && singular * 50 < seeds(), "{message}");
+}

@@ -1,0 +1,66 @@
+"""Operators that write to arguments, and their forms that do not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+
+aten = torch.ops.aten
+
+
+@cache
+def mutated(func) -> list[int | str]:
+    """The arguments that an operator writes to, by position (or name, if only by name)."""
+    keys: list[int | str] = []
+    for position, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            keys.append(argument.name if argument.kwarg_only else position)
+    return keys
+
+
+@dataclass(frozen=True)
+class Form:
+    """An operator without writes, and the arguments that it does not take."""
+
+    func: object
+    dropped: tuple[str, ...] = ()
+
+    def arguments(self, args, kwargs):
+        return args, {name: value for name, value in kwargs.items() if name not in self.dropped}
+
+
+_OTHER_NAMES = {
+    "normal_": "normal_functional",
+    "fill_diagonal_": "fill_diagonal",
+}
+
+
+@cache
+def functional(func) -> Form | None:
+    """The form of `add_` is `add`, of `add.out` it is `add.Tensor`."""
+    schema = func._schema
+    name = schema.name.split("::")[1]
+    outs = tuple(argument.name for argument in schema.arguments if argument.is_out)
+    if outs:
+        return _without_out(name, schema, outs)
+    other = _OTHER_NAMES.get(name, name.removesuffix("_"))
+    packet = getattr(aten, other, None)
+    if packet is None or other == name:
+        return None
+    overload = func._overloadname
+    if overload in packet.overloads():
+        return Form(getattr(packet, overload))
+    return None
+
+
+def _without_out(name: str, schema, outs: tuple[str, ...]) -> Form | None:
+    wanted = [(argument.name, str(argument.type)) for argument in schema.arguments if not argument.is_out]
+    packet = getattr(aten, name)
+    for overload in packet.overloads():
+        candidate = getattr(packet, overload)
+        has = [(argument.name, str(argument.type)) for argument in candidate._schema.arguments]
+        if has[: len(wanted)] == wanted and not mutated(candidate):
+            return Form(candidate, outs)
+    return None

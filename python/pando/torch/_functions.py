@@ -1,0 +1,124 @@
+"""Functions of torch that are captured as a whole, above ATen: recurrent layers, attention, dropout. ATen's own way
+of computing them would hide what they are."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
+
+from ._recurrent import recurrent
+from ._types import graph_type
+from ._value import Value
+
+FUNCTIONS: dict = {}
+
+
+class FunctionMode(TorchFunctionMode):
+    def __init__(self, capture):
+        super().__init__()
+        self.capture = capture
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        whole = FUNCTIONS.get(func)
+        if whole is not None:
+            result = whole(self.capture, *args, **(kwargs or {}))
+            if result is not NotImplemented:
+                return result
+        return func(*args, **(kwargs or {}))
+
+
+def whole(*functions):
+    """A function that sees torch's arguments, or says `NotImplemented`."""
+
+    def add(function):
+        for one in functions:
+            FUNCTIONS[one] = function
+        return function
+
+    return add
+
+
+
+
+@whole(F.dropout)
+def dropout(capture, input, p=0.5, training=True, inplace=False):
+    """Elements that stay are scaled; one draw decides for each."""
+    if not training or p == 0.0 or inplace or not 0 <= p < 1 or not input.is_floating_point():
+        return NotImplemented
+    x = operand(capture, input)
+    if x is None:
+        return NotImplemented
+    kept = capture.random("uniform", "f32", x.shape).ge(p)
+    result = kept.select(x * (1 / (1 - p)), 0)
+    return capture.wrap(result, input.dtype, needs_grad(capture, input), "dropout")
+
+
+def operand(capture, tensor: torch.Tensor) -> Value | None:
+    return capture.valued(tensor) if capture.tracked(tensor).read() is not None else None
+
+
+def needs_grad(capture, *tensors) -> bool:
+    return capture.needs_grad([tensor for tensor in tensors if tensor is not None])
+
+
+@whole(F.scaled_dot_product_attention)
+def attention(capture, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
+              enable_gqa=False):
+    """softmax(scale · QKᵀ + mask) V, in the form that engines compute as one step."""
+    tensors = [query, key, value, *([attn_mask] if attn_mask is not None else [])]
+    operands = [operand(capture, tensor) for tensor in tensors]
+    if any(x is None for x in operands) or not query.is_floating_point():
+        return NotImplemented
+    q, k, v = (x.wide() for x in operands[:3])
+    if not (q.rank == k.rank == v.rank >= 3):
+        return NotImplemented
+    if enable_gqa and k.shape[-3] != q.shape[-3]:
+        k, v = (_repeated_heads(x, q.shape[-3]) for x in (k, v))
+    lead = np.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
+    q, k, v = (x.broadcast((*lead, *x.shape[-2:])) for x in (q, k, v))
+    rank, g = q.rank, capture.emitter
+    batch = [(axis, axis) for axis in range(rank - 2)]
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    scores = (q * scale).dot(k, batch, [(rank - 1, rank - 1)])
+    bias = _bias(g, scores, operands[3] if len(operands) > 3 else None, is_causal)
+    if bias is not None:
+        scores = scores + bias
+    weights = scores.composite("softmax", axis=rank - 1)
+    if dropout_p > 0:
+        kept = capture.random("uniform", "f32", weights.shape).ge(dropout_p)
+        weights = kept.select(weights * (1 / (1 - dropout_p)), 0)
+    result = weights.dot(v, batch, [(rank - 1, rank - 2)]).to(graph_type(query.dtype))
+    return capture.wrap(result, query.dtype, needs_grad(capture, *tensors), "attention")
+
+
+def _repeated_heads(x: Value, heads: int) -> Value:
+    count = heads // x.shape[-3]
+    apart = (*x.shape[:-2], count, *x.shape[-2:])
+    axes = [axis for axis in range(len(apart)) if axis != len(apart) - 3]
+    return x.broadcast(apart, axes).reshape(*x.shape[:-3], heads, *x.shape[-2:])
+
+
+def _bias(g, scores: Value, mask: Value | None, is_causal: bool) -> Value | None:
+    """What is added to the scores: 0, or so little that nothing is left."""
+    never = -1.7e38
+    bias = None
+    if mask is not None:
+        bias = mask.select(g.full("f32", (), 0.0), never) if mask.dtype == "bool" else mask.to("f32")
+    if is_causal:
+        shape = scores.shape[-2:]
+        allowed = g.iota("i32", shape, 1).le(g.iota("i32", shape, 0))
+        causal = allowed.select(g.full("f32", (), 0.0), never)
+        bias = causal if bias is None else bias + causal
+    return bias
+
+
+for kind in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+
+    def _layer(capture, *args, kind=kind, **kwargs):
+        return recurrent(capture, kind, *args, **kwargs)
+
+    whole(getattr(torch, kind))(_layer)

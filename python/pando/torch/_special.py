@@ -1,0 +1,95 @@
+"""Operators that are no plain functions of their tensors."""
+
+from __future__ import annotations
+
+import torch
+import torch.utils._pytree as pytree
+
+from .._pando import Error
+from ._alias import Tracked, View
+
+aten = torch.ops.aten
+
+SPECIAL: dict = {}
+
+
+def special(*names: str):
+    def add(function):
+        for name in names:
+            packet, _, overload = name.partition(".")
+            found = getattr(getattr(aten, packet, None), overload or "default", None)
+            if found is not None:
+                SPECIAL[found] = function
+        return function
+
+    return add
+
+
+@special("detach")
+def _detach(capture, func, args, kwargs):
+    """Shares elements; no gradient flows back through it."""
+    out = capture.meta(func, args, kwargs)
+    parent = capture.tracked(args[0])
+    if not (parent.needs_grad and capture.training):
+        out._pando = Tracked.of_view(parent, View(lambda value: value, lambda value, new: new))
+        return out
+    out._pando = Tracked.of_view(parent, View(capture.detached, lambda value, new: new, stops=True))
+    return out
+
+
+@special("lift_fresh", "lift_fresh_copy", "lift")
+def _lift(capture, func, args, kwargs):
+    """A tensor that Python has just made of numbers."""
+    fake = capture.meta(aten.clone.default, args, {})
+    fake._pando = Tracked(capture.tracked(args[0]).read())
+    return fake
+
+
+@special("_local_scalar_dense", "item", "is_nonzero")
+def _item(capture, func, args, kwargs):
+    tracked = capture.tracked(args[0])
+    value = tracked.read()
+    known = None if value is None or not capture.emitter.is_live(value) else capture.emitter.known(value)
+    if known is None:
+        where = ".".join(capture.path) or "the top level"
+        raise Error(
+            f"the program asks for the number in a tensor (.item(), bool(), int(), an if) in {where}, which is not"
+            " known before it runs; use torch.where, or poptorch.cond and for_loop"
+        )
+    number = known.reshape(-1)[0].item()
+    return bool(number) if func is not aten._local_scalar_dense.default and func._opname == "is_nonzero" else number
+
+
+@special("equal")
+def _equal(capture, func, args, kwargs):
+    raise Error("torch.equal asks whether tensors are equal before the program runs; use torch.eq and torch.all")
+
+
+@special("t_", "transpose_", "squeeze_", "squeeze_.dim", "squeeze_.dims", "unsqueeze_", "swapaxes_", "swapdims_")
+def _view_in_place(capture, func, args, kwargs):
+    """The tensor becomes a view of what it was."""
+    target = args[0]
+    step = capture_views()[getattr(getattr(aten, func._opname[:-1]), func._overloadname)]
+    old = capture.tracked(target)
+    before = capture.meta(aten.alias.default, (target,), {})
+    out = capture.meta(func, args, kwargs)
+    out._pando = Tracked.of_view(old, step(before, out, *args[1:], **kwargs))
+    return target
+
+
+def capture_views() -> dict:
+    from ._views import VIEWS
+
+    return VIEWS
+
+
+@special("_assert_async", "_assert_async.msg", "_assert_tensor_metadata", "_functional_assert_async.msg",
+         "record_stream", "_debug_has_internal_overlap")
+def _nothing(capture, func, args, kwargs):
+    """Checks of values are left out."""
+    return None
+
+
+@special("resize_", "set_.source_Tensor", "set_.source_Storage_storage_offset")
+def _resize(capture, func, args, kwargs):
+    raise Error(f"{func._opname} changes where a tensor's elements are, which is not supported; make a new tensor")

@@ -1,0 +1,178 @@
+"""Losses."""
+
+from __future__ import annotations
+
+import math
+
+from .._value import Value
+from ._table import arithmetic, op, wide
+
+#: How ATen numbers reductions.
+NONE, MEAN, SUM = range(3)
+
+
+def reduced(loss: Value, reduction: int) -> Value:
+    if reduction == NONE:
+        return loss
+    axes = range(loss.rank)
+    return loss.sum(axes) if reduction == SUM else loss.mean(axes)
+
+
+@arithmetic("mse_loss")
+def mse_loss(c, x, target, reduction=MEAN):
+    difference = x - target
+    return reduced(difference * difference, reduction)
+
+
+@arithmetic("l1_loss")
+def l1_loss(c, x, target, reduction=MEAN):
+    return reduced((x - target).abs(), reduction)
+
+
+@arithmetic("smooth_l1_loss")
+def smooth_l1_loss(c, x, target, reduction=MEAN, beta=1.0):
+    size = (x - target).abs()
+    if beta == 0:
+        return reduced(size, reduction)
+    return reduced(size.lt(beta).select(size * size * (0.5 / beta), size - 0.5 * beta), reduction)
+
+
+@arithmetic("huber_loss")
+def huber_loss(c, x, target, reduction=MEAN, delta=1.0):
+    size = (x - target).abs()
+    return reduced(size.le(delta).select(size * size * 0.5, (size - 0.5 * delta) * delta), reduction)
+
+
+@arithmetic("binary_cross_entropy")
+def binary_cross_entropy(c, x, target, weight=None, reduction=MEAN):
+    """Logarithms are at least -100."""
+    hit, miss = x.log().maximum(-100.0), (-x).unary("log1p").maximum(-100.0)
+    loss = (target - 1.0) * miss - target * hit
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+@arithmetic("binary_cross_entropy_with_logits")
+def binary_cross_entropy_with_logits(c, x, target, weight=None, pos_weight=None, reduction=MEAN):
+    # log sigmoid(-x) = min(-x, 0) - log(1 + e^-|x|)
+    tail = (-x.abs()).exp().unary("log1p")
+    if pos_weight is None:
+        loss = x.maximum(0.0) - x * target + tail
+    else:
+        factor = (pos_weight - 1.0) * target + 1.0
+        loss = (1.0 - target) * x + factor * (tail + (-x).maximum(0.0))
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+@arithmetic("soft_margin_loss")
+def soft_margin_loss(c, x, target, reduction=MEAN):
+    power = -(x * target)
+    # log(1 + e^p), without overflow
+    return reduced(power.maximum(0.0) + (-power.abs()).exp().unary("log1p"), reduction)
+
+
+@op("nll_loss_forward", "nll_loss2d_forward", "nll_loss", "nll_loss2d")
+def nll_loss(c, x, target, weight=None, reduction=MEAN, ignore_index=-100):
+    """Classes are the second axis, or the only one."""
+    dtype, x = x.dtype, x.wide()
+    if x.rank == 1:
+        x, target = x.unsqueeze(0), target.reshape(1)
+    # A comparison with every class: its gradient needs no scatter and joins the softmax's.
+    classes = c.g.iota("i32", x.shape, 1)
+    chosen = classes.eq(target.to("i32").unsqueeze(1))
+    counts = target.ne(ignore_index)
+    picked = chosen.select(x, 0.0).sum([1])
+    weights = counts.to("f32")
+    if weight is not None:
+        per_class = weight.to(x.dtype).reshape(1, -1, *([1] * (x.rank - 2)))
+        weights = (chosen & counts.unsqueeze(1)).select(per_class.broadcast(x.shape), 0.0).sum([1])
+    loss = -(counts.select(picked, 0.0) * weights)
+    total = weights.sum(range(weights.rank))
+    if reduction == NONE:
+        result = loss
+    else:
+        result = loss.sum(range(loss.rank))
+        result = result / total if reduction == MEAN else result
+    result = result.reshape(c.out.shape).to(dtype)
+    return [result, total.to(dtype) if reduction != NONE else None][: len(c.outs)]
+
+
+@wide("multi_margin_loss")
+def multi_margin_loss(c, x, target, p=1, margin=1, weight=None, reduction=MEAN):
+    x = x if x.rank == 2 else x.unsqueeze(0)
+    target = target.reshape(-1)
+    chosen = c.g.iota("i64", x.shape, 1).eq(target.unsqueeze(1))
+    right = chosen.select(x, 0.0).sum([1], keep=True)
+    loss = (x - right + margin).maximum(0.0)
+    loss = loss * loss if p == 2 else loss
+    if weight is not None:
+        loss = loss * chosen.select(weight.reshape(1, -1).broadcast(x.shape), 0.0).sum([1], keep=True)
+    loss = chosen.select(0.0, loss).sum([1]) / x.shape[1]
+    return reduced(loss, reduction).reshape(c.out.shape)
+
+
+@wide("multilabel_margin_loss_forward")
+def multilabel_margin_loss(c, x, target, reduction=MEAN):
+    """Targets are classes up to the first negative one."""
+    x, target = (value if value.rank == 2 else value.unsqueeze(0) for value in (x, target))
+    rows, classes = x.shape
+    valid = target.lt(0).to("i32").scan("sum", 1).eq(0)
+    cube = (rows, classes, classes)
+    hit = c.g.iota("i64", cube, 2).eq(target.unsqueeze(2)) & valid.unsqueeze(2)
+    is_target = hit.reduce("or", [1])
+    scores = hit.select(x.unsqueeze(1), 0.0).sum([2])
+    margins = (x.unsqueeze(1) - scores.unsqueeze(2) + 1.0).maximum(0.0)
+    counted = valid.unsqueeze(2) & is_target.logical_not().unsqueeze(1)
+    loss = counted.select(margins, 0.0).sum([1, 2]) / classes
+    return [reduced(loss, reduction).reshape(c.outs[0].shape), is_target.to(c.outs[1].dtype).reshape(c.outs[1].shape)]
+
+
+@wide("_ctc_loss", "_ctc_loss.Tensor")
+def ctc_loss(c, log_probs, targets, input_lengths, target_lengths, blank=0, zero_infinity=False):
+    """The forward algorithm over (blank, label, blank, ...), all samples and states at once, a step at a time.
+    (Graves et al. 2006, equations 6 to 8.) Targets are padded: one row a sample."""
+    if targets.rank != 2:
+        raise NotImplementedError("targets of CTC in one vector; pad them to one row for each sample")
+    steps, batch, classes = log_probs.shape
+    lengths = [_as_vector(c, value, batch) for value in (input_lengths, target_lengths)]
+    labels = _with_blanks(c, targets.to("i64"), blank)
+    width = labels.shape[1]
+    # By step: the log-probability of each state's label, [T, B, S].
+    states = labels.unsqueeze(0).broadcast((steps, batch, width))
+    from .indexing import gather_along
+
+    emitted = gather_along(log_probs, 2, states)
+    never = -1e30
+    columns = c.g.iota("i64", (batch, width), 1)
+    alpha = columns.lt(2).select(emitted.pick(0, 0), never)
+    before = c.g.concat([c.g.full("i64", (batch, 2), -1), labels.slice(1, 0, width - 2)], 1)
+    may_skip = labels.ne(blank) & labels.ne(before)
+    history = [alpha]
+    for step in range(1, steps):
+        one = alpha.pad([0, 1], [0, -1], never)
+        two = may_skip.select(alpha.pad([0, 2], [0, -2], never), never)
+        largest = alpha.maximum(one).maximum(two)
+        total = (alpha - largest).exp() + (one - largest).exp() + (two - largest).exp()
+        new = total.log() + largest + emitted.pick(0, step)
+        alpha = lengths[0].gt(step).unsqueeze(1).select(new, alpha)
+        history.append(alpha)
+    last = lengths[1] * 2
+    ends = columns.eq(last.unsqueeze(1)) | columns.eq((last - 1).unsqueeze(1))
+    final = ends.select(alpha, never)
+    largest = final.reduce("max", [1], keep=True)
+    loss = -((final - largest).exp().sum([1]).log() + largest.reshape(-1))
+    impossible = loss.gt(1e29)
+    loss = impossible.select(0.0 if zero_infinity else math.inf, loss)
+    return [loss, None]
+
+
+def _as_vector(c, lengths, batch: int) -> Value:
+    if isinstance(lengths, Value):
+        return lengths.to("i64")
+    import numpy as np
+
+    return c.g.constant(np.array(lengths, dtype=np.int64))
+
+
+def _with_blanks(c, targets: Value, blank: int) -> Value:
+    """A blank before, between and after the labels."""
+    return targets.pad([0, 1], [0, 1], blank, interior=[0, 1])

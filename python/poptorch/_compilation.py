@@ -1,0 +1,172 @@
+"""What is known while a model is captured: blocks, losses, and what operations say about their operands."""
+
+import contextlib
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from ._blocks import Blocks
+from ._errors import createPoptorchError
+from .enums import OverlapMode
+
+_LOSS_FUNCTIONS = {
+    getattr(torch.nn.functional, name)
+    for name in (
+        "l1_loss mse_loss cross_entropy nll_loss binary_cross_entropy binary_cross_entropy_with_logits kl_div "
+        "poisson_nll_loss hinge_embedding_loss smooth_l1_loss soft_margin_loss cosine_embedding_loss "
+        "margin_ranking_loss triplet_margin_loss triplet_margin_with_distance_loss ctc_loss huber_loss "
+        "gaussian_nll_loss multilabel_margin_loss multilabel_soft_margin_loss multi_margin_loss"
+    ).split()
+}
+_CONVOLUTIONS = {
+    getattr(torch, name)
+    for name in "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution".split()
+}
+
+
+class Compilation:
+    """One capture's findings; `_impl.current()` while it runs."""
+
+    def __init__(self, options, training):
+        self.options = options
+        self.training = training
+        self.blocks = Blocks(options._execution_strategy)
+        self.capture = None
+        self.inputs = []
+        self.losses = []
+        self.prints = []
+        self.checkpoints = []
+        self.multi_convs = []
+        self.overlaps = []
+        self._hidden = 0
+        self._open_multi_conv = None
+        self._paths = []
+        self._seen_inputs = set()
+
+    def prepare(self, capture):
+        """Called when the capture is set up."""
+        self.capture = capture
+        capture.region = self.blocks.place() if self.options is not None else None
+
+    # Losses.
+
+    @contextlib.contextmanager
+    def hidden_losses(self):
+        """Loss functions called inside are parts of another loss."""
+        self._hidden += 1
+        try:
+            yield
+        finally:
+            self._hidden -= 1
+
+    def mark_loss(self, result, operands):
+        """The result is a loss; losses that it is made of are not final ones."""
+        if not self._hidden and isinstance(result, torch.Tensor):
+            self.losses.append(result)
+
+    # Notes of operations.
+
+    def note(self, kind, result, operands, attributes):
+        """An operation of `ops.py` has made `result`."""
+        handler = getattr(self, f"_note_{kind}", None)
+        if handler is not None:
+            handler(result, operands, **attributes)
+
+    def _note_identity_loss(self, result, operands):
+        self.mark_loss(result, operands)
+
+    def _note_ipu_print_tensor(self, result, operands, format, print_gradient):  # noqa: A002
+        self.prints.append((result, format, print_gradient))
+
+    def _note_recomputation_checkpoint(self, result, operands):
+        self.checkpoints.append(result)
+
+    def _note_set_overlap_for_input(self, result, operands, mode):
+        index = next((i for i, tensor in enumerate(self.inputs) if tensor is operands[0]), None)
+        if index is None:
+            raise createPoptorchError(
+                "poptorch.set_overlap_for_input applied on a node which is not a tensor input to the model."
+            )
+        self._check_overlap("input", index, mode)
+        self.overlaps.append(("input", index, mode))
+
+    def _note_set_overlap_for_output(self, result, operands, mode):
+        self._check_overlap("output", len(self.overlaps), mode)
+        self.overlaps.append(("output", result, mode))
+
+    def _check_overlap(self, kind, index, mode):
+        if mode is OverlapMode.NoOverlap:
+            return
+        name = f"poptorch.set_overlap_for_{kind}"
+        if type(self.options._execution_strategy).__name__ == "PipelinedExecution":
+            raise createPoptorchError(f"{name} is not supported with PipelinedExecution; use ShardedExecution")
+        if not self.options.TensorLocations.numIOTilesSet:
+            raise createPoptorchError(f"{name} needs tiles for input and output: set TensorLocations.numIOTiles")
+
+    # Names.
+
+    def push_name(self, name):
+        """Values that follow are named below `name`."""
+        self._paths.append(self.capture.path)
+        self.capture.path = [*self.capture.path, name]
+
+    def pop_name(self):
+        """Ends `push_name`."""
+        self.capture.path = self._paths.pop()
+
+    # Multi-convolutions.
+
+    def begin_multi_conv(self, options):
+        """Convolutions that follow belong together."""
+        if self._open_multi_conv is not None:
+            raise createPoptorchError("Nested poptorch.MultiConv is not supported")
+        self._open_multi_conv = {"options": dict(options), "convolutions": 0}
+
+    def end_multi_conv(self):
+        """Ends `begin_multi_conv`."""
+        group, self._open_multi_conv = self._open_multi_conv, None
+        if not group["convolutions"]:
+            raise createPoptorchError("Unexpected end_multi_conv: there is no convolution in the poptorch.MultiConv")
+        self.multi_convs.append(group)
+
+    def count_convolution(self):
+        """A convolution is called."""
+        if self._open_multi_conv is not None:
+            self._open_multi_conv["convolutions"] += 1
+
+    # Control flow.
+
+    def for_loop(self, count, body, inputs):
+        """`repeat` in the graph: tensors as values, the body captured once."""
+        from ._regions import repeat
+
+        return repeat(self.capture, count, body, inputs)
+
+    def cond(self, condition, then_body, then_inputs, else_body, else_inputs):
+        """`if` in the graph: both bodies captured."""
+        from ._regions import branch
+
+        return branch(self.capture, condition, (then_body, then_inputs), (else_body, else_inputs))
+
+
+class FunctionWatch(TorchFunctionMode):
+    """Sees every function of PyTorch that the model calls: losses, convolutions, and where operations run."""
+
+    def __init__(self, compilation):
+        super().__init__()
+        self._compilation = compilation
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        state = self._compilation
+        kwargs = kwargs or {}
+        if state.capture is not None and any(isinstance(arg, torch.Tensor) for arg in args):
+            if getattr(func, "__name__", "") != "__get__":
+                state.capture.region = state.blocks.place()
+        if func in _CONVOLUTIONS:
+            state.count_convolution()
+        if func not in _LOSS_FUNCTIONS:
+            return func(*args, **kwargs)
+        with state.hidden_losses():
+            result = func(*args, **kwargs)
+        state.mark_loss(result, args)
+        return result

@@ -1,0 +1,84 @@
+"""One call of a compiled model: its micro-batches through the device's programs, its outputs put together."""
+
+import numpy as np
+import torch
+
+from ._device import copy_into
+from ._perf import Counters
+
+
+class Runner:
+    """What a call needs besides its tensors."""
+
+    def __init__(self, device, plan, output_mode, period, num_outputs, training, written_inputs, synthetic=False):
+        self._device, self._plan, self._training = device, plan, training
+        self._mode, self._period = output_mode, period
+        self._num_outputs = num_outputs
+        self._written_inputs = written_inputs  # positions of inputs that the model changes in place
+        self._synthetic = synthetic
+        self.counters = None
+        self.prints = []
+        self.rename = lambda replica: None
+
+    def run(self, tensors):
+        """The outputs of a call, joined."""
+        plan, counters = self._plan, Counters(len(tensors), self._num_outputs)
+        self.counters = counters
+        kept = []
+        for iteration, step, replica in plan.steps():
+            begin = counters.now()
+            index = plan.index(iteration, step, replica)
+            inputs = [plan.part(tensor, index) for tensor in tensors]
+            if not self._synthetic:
+                counters.add("input", begin, counters.now())
+            outputs = self._device.run(self._name(), inputs, self.rename(replica))
+            begin = counters.now()
+            results = self._written_back(inputs, outputs)
+            if plan.returned(self._mode, self._period, iteration, step) or self._sums():
+                kept.append(results)
+                if not self._synthetic and (not self._sums() or self._last(iteration, step)):
+                    counters.add("output", begin, counters.now())
+            if self._training and replica == plan.replicas - 1 and step == plan.accumulation - 1:
+                self._update()
+        return [self._join([results[i] for results in kept]) for i in range(self._num_outputs)]
+
+    def _sums(self):
+        return self._mode.name == "Sum"
+
+    def _last(self, iteration, step):
+        return iteration == self._plan.iterations - 1 and step == self._plan.accumulation - 1
+
+    def _name(self):
+        return "main" if "main" in self._device.programs else "accumulate"
+
+    def _update(self):
+        if "update" in self._device.programs:
+            self._device.run("update")
+
+    def _written_back(self, inputs, outputs):
+        """The outputs without those that are new elements of inputs, which go there."""
+        results = outputs[: self._num_outputs]
+        rest = iter(outputs[self._num_outputs :])
+        for position in self._written_inputs:
+            copy_into(inputs[position], next(rest))
+        for show in self.prints:
+            show(next(rest))
+        return results
+
+    def _join(self, parts):
+        if self._sums() and len(parts) > self._plan.replicas:
+            count = self._plan.replicas
+            parts = [_sum(parts[replica::count]) for replica in range(count)]
+        if len(parts) == 1:
+            return parts[0]
+        arrays = [part.view(torch.int16) if part.dtype is torch.bfloat16 else part for part in parts]
+        join = np.stack if parts[0].dim() == 0 else np.concatenate
+        joined = torch.from_numpy(join([array.numpy() for array in arrays]))
+        return joined.view(torch.bfloat16) if parts[0].dtype is torch.bfloat16 else joined
+
+
+def _sum(parts):
+    total = parts[0].numpy().copy()
+    for part in parts[1:]:
+        total = np.asarray(total + part.numpy(), dtype=total.dtype)
+    return torch.from_numpy(np.asarray(total))

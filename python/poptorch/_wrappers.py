@@ -1,0 +1,44 @@
+"""`trainingModel`, `inferenceModel` and `load`: where executors come from."""
+
+import torch
+
+from ._errors import createPoptorchError
+from ._executor import PoplarExecutor
+from .options import Options
+
+
+def trainingModel(model, options=None, optimizer=None):
+    """Wraps a model whose call runs forward pass, backward pass and weight update."""
+    model = _user_model(model)
+    options = _options(options)
+    if getattr(model, "__dict__", {}).get("destroy") is not None:
+        raise RuntimeError(
+            "Model has already been wrapped in 'poptorch.trainingModel'. Call model.destroy() on the model to unwrap "
+            "before wrapping again."
+        )
+    if optimizer is None:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    return PoplarExecutor(model, options, training=True, optimizer=optimizer)
+
+
+def inferenceModel(model, options=None):
+    """Wraps a model, or any callable, whose call runs the forward pass."""
+    options = _options(options)
+    if options.Training.gradient_accumulation != 1:
+        message = (
+            "You must set poptorch.Options().Training.gradientAccumulation to 1 or leave it as its default value (1) "
+            "when running a poptorch.inferenceModel()."
+        )
+        raise createPoptorchError(message)
+    return PoplarExecutor(_user_model(model), options, training=False)
+
+
+def _options(options):
+    if options is None:
+        options = Options()
+    options._freeze()
+    return options
+
+
+def _user_model(model):
+    return model.model if isinstance(model, PoplarExecutor) else model

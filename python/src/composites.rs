@@ -1,0 +1,57 @@
+//! Composites of the graph's builder by name, for Python.
+
+use crate::{Error, to_python};
+use pando_base::Result;
+use pando_graph::{Builder, ValueId};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// The attributes of one composite as Python gives them: numbers by name.
+pub struct Attributes<'a> {
+    composite: &'a str,
+    values: Vec<(String, f64)>,
+}
+
+impl<'a> Attributes<'a> {
+    pub fn new(composite: &'a str, given: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let values = match given {
+            Some(given) => {
+                given.iter().map(|(k, v)| Ok((k.extract()?, v.extract()?))).collect::<PyResult<_>>()?
+            }
+            None => vec![],
+        };
+        Ok(Attributes { composite, values })
+    }
+
+    fn number(&self, name: &str) -> PyResult<f64> {
+        let found = self.values.iter().find(|(known, _)| known == name);
+        let missing = || Error::new_err(format!("the composite {} needs {name}=number", self.composite));
+        found.map(|(_, value)| *value).ok_or_else(missing)
+    }
+
+    fn axis(&self) -> PyResult<usize> {
+        Ok(self.number("axis")? as usize)
+    }
+}
+
+/// Calls a composite of the builder.
+pub fn insert(
+    b: &mut Builder,
+    name: &str,
+    args: &[ValueId],
+    attributes: &Attributes,
+) -> PyResult<Vec<ValueId>> {
+    let one = |result: Result<ValueId>| result.map(|value| vec![value]).map_err(to_python);
+    match (name, args) {
+        ("relu", &[x]) => one(b.relu(x)),
+        ("sigmoid", &[x]) => one(b.sigmoid(x)),
+        ("silu", &[x]) => one(b.silu(x)),
+        ("gelu", &[x]) => one(b.gelu(x)),
+        ("gelu_tanh", &[x]) => one(b.gelu_tanh(x)),
+        ("softmax", &[x]) => one(b.softmax(x, attributes.axis()?)),
+        ("log_softmax", &[x]) => one(b.log_softmax(x, attributes.axis()?)),
+        ("layer_norm", &[x, scale, bias]) => one(b.layer_norm(x, scale, bias, attributes.number("epsilon")?)),
+        ("rms_norm", &[x, scale]) => one(b.rms_norm(x, scale, attributes.number("epsilon")?)),
+        _ => Err(Error::new_err(format!("there is no composite {name} of {} operands", args.len()))),
+    }
+}
