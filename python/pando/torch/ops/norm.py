@@ -71,7 +71,7 @@ def batch_norm(capture, func, args, kwargs):
     out = [torch.empty_like(fake)] + [fake.new_empty(fake.shape[1] if training else 0) for _ in range(2)]
     handler = _training if training else _inference
     values = capture.translate(func, handler(capture, mean, var, eps, momentum), (x, weight, bias, mean, var), {}, out)
-    return tuple(capture._wrap_all(out, values, capture.needs_grad((x, weight, bias), {})))
+    return tuple(capture.wrap_all(out, values, capture.needs_grad((x, weight, bias), {})))
 
 
 def _inference(capture, running_mean, running_var, eps, momentum):
