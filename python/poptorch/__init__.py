@@ -63,6 +63,6 @@ from .enums import (  # noqa: E402
 from .ops import *  # noqa: E402, F403
 from .ops import __all__ as _ops  # noqa: E402
 from .options import Options, TensorLocationSettings  # noqa: E402
-from ._wrappers import inferenceModel, trainingModel  # noqa: E402
+from ._wrappers import inferenceModel, load, trainingModel  # noqa: E402
 
 registerGeometricCustomArgParsers()

@@ -149,6 +149,21 @@ class Compilation:
         return branch(self.capture, condition, (then_body, then_inputs), (else_body, else_inputs))
 
 
+def _on_this_device(args, kwargs):
+    """Tensors of the model are on the device already: "ipu" is where they are."""
+    if _names_ipu(kwargs.get("device")):
+        kwargs = {**kwargs, "device": "cpu"}
+    if any(_names_ipu(arg) for arg in args[1:]):
+        args = tuple("cpu" if _names_ipu(arg) else arg for arg in args)
+    return args, kwargs
+
+
+def _names_ipu(value):
+    if isinstance(value, torch.device):
+        return value.type == "ipu"
+    return isinstance(value, str) and (value == "ipu" or value.startswith("ipu:"))
+
+
 class FunctionWatch(TorchFunctionMode):
     """Sees every function of PyTorch that the model calls: losses, convolutions, and where operations run."""
 
@@ -162,6 +177,7 @@ class FunctionWatch(TorchFunctionMode):
         if state.capture is not None and any(isinstance(arg, torch.Tensor) for arg in args):
             if getattr(func, "__name__", "") != "__get__":
                 state.capture.region = state.blocks.place()
+        args, kwargs = _on_this_device(args, kwargs)
         if func in _CONVOLUTIONS:
             state.count_convolution()
         if func not in _LOSS_FUNCTIONS:

@@ -1,61 +1,75 @@
-"""Programs and the state they share: what is on the device.
+"""What is on the device: programs and the state they share, in a native session.
 
 State is tensors by name, apart from the user's module. A program reads and writes some of it, takes inputs and
 gives outputs.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 
+from pando import _pando
 from pando.torch._types import from_native, graph_type, location, memory
 
 
+@dataclass
 class Program:
-    """A compiled module with the names of the state it reads and writes."""
+    """A module whose parameters are state and inputs, and whose results are state and outputs."""
 
-    def __init__(self, module, reads, writes, outputs, threads=None, precision="highest"):
-        self._compiled = module.compile(threads, precision)
-        self.reads, self.writes, self._outputs = reads, writes, outputs
-        self.text = module.text
+    module: object
+    reads: list
+    writes: list
+    inputs: list  # names
+    outputs: list  # types of the outputs
 
-    def run(self, state, inputs, rename=None):
-        """Outputs as tensors; written state is replaced in `state`. `rename` maps names of state to other ones."""
-        rename = rename or {}
-        operands = [state[rename.get(name, name)] for name in self.reads] + list(inputs)
-        arrays = [memory(tensor) for tensor in operands]
-        locations = [location(array, graph_type(tensor.dtype)) for array, tensor in zip(arrays, operands)]
-        results = self._compiled.run(locations)
-        for name, result in zip(self.writes, results):
-            name = rename.get(name, name)
-            state[name] = from_native(result, state[name].dtype)
-        return [from_native(result, dtype) for result, dtype in zip(results[len(self.writes) :], self._outputs)]
+    def renamed(self, names):
+        """The same program over other state."""
+        new = lambda name: names.get(name, name)  # noqa: E731
+        return Program(self.module, [*map(new, self.reads)], [*map(new, self.writes)], self.inputs, self.outputs)
 
 
 class Device:
-    """Programs over one state."""
+    """Programs by name over state by name."""
 
-    def __init__(self):
-        self.state = {}
-        self.programs = {}
+    def __init__(self, programs, state, threads=None, precision="highest"):
+        self.programs = programs
+        self._types = {name: tensor.dtype for name, tensor in state.items()}
+        described = [
+            (name, p.module, p.reads, p.writes, _unique(p.inputs), [f"output.{i}" for i in range(len(p.outputs))])
+            for name, p in programs.items()
+        ]
+        arrays = {name: memory(tensor) for name, tensor in state.items()}
+        places = [(name, location(array, graph_type(state[name].dtype))) for name, array in arrays.items()]
+        self._session = _pando.Session(described, places, threads, precision)
 
-    def run(self, name, inputs=(), rename=None):
-        """Runs a program."""
-        return self.programs[name].run(self.state, inputs, rename)
+    def run(self, name, inputs=()):
+        """Runs a program; its outputs."""
+        arrays = [memory(tensor) for tensor in inputs]
+        places = [location(array, graph_type(tensor.dtype)) for array, tensor in zip(arrays, inputs)]
+        results = self._session.run(name, places)
+        return [from_native(result, dtype) for result, dtype in zip(results, self.programs[name].outputs)]
+
+    def has(self, name):
+        """Is there state of that name?"""
+        return name in self._types
+
+    def names(self):
+        """The names of all state."""
+        return list(self._types)
 
     def read(self, name):
-        """A tensor of the state, to look at."""
-        return self.state[name]
+        """A copy of a tensor of the state."""
+        return from_native(self._session.state(name), self._types[name])
 
     def write(self, name, tensor):
-        """Replaces a tensor of the state by a copy."""
-        self.state[name] = copied(tensor)
+        """Replaces a tensor of the state."""
+        array = memory(tensor)
+        self._session.set_state(name, location(array, graph_type(tensor.dtype)))
 
 
-def copied(tensor):
-    """A copy that shares nothing: contiguous, of the device's type."""
-    array = np.array(memory(tensor), copy=True, order="C")
-    result = torch.from_numpy(array)
-    return result.view(torch.bfloat16) if tensor.dtype is torch.bfloat16 else result
+def _unique(names):
+    return [f"{i}.{name}" for i, name in enumerate(names)]
 
 
 def copy_into(target, source):

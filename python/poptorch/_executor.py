@@ -2,24 +2,28 @@
 
 import datetime
 import time
-import warnings
+import weakref
 
 import torch
 
-from . import _impl, _signature
-from ._arguments import flatten, rebuild
+from pando.torch._types import TORCH_TYPES
+
+from . import _export, _impl, _signature
+from ._arguments import rebuild
 from ._batches import Plan
 from ._blocks import module_repr
-from ._build import build, device_type, output_values
-from ._device import Device, Program, copied, copy_into
+from ._build import build, output_values
+from ._device import Device, Program, copy_into
 from ._errors import createPoptorchError
 from ._host_model import plain_view, unwatch, watch
 from ._logging import core, logger
 from ._option_keys import validate
 from ._perf import summary
 from ._run import Runner
+from ._trainer import Trainer
 from .enums import ConnectionType, OutputMode
 
+_RANDOM = ("seed", "~rounding_seed")
 _NOT_COMPILED = "Model has not been compiled or has been destroyed."
 _NO_BACKWARD = (
     "backward() cannot be called explicitly on outputs of a PopTorch model. If you're using a trainingModel, the "
@@ -40,12 +44,10 @@ class PoplarExecutor:
         self._options._freeze()
         self._signature = None
         self._reset()
-        self._optimizer = None
         self._trainer = None
         if training:
-            from ._training import Trainer
-
             self._trainer = Trainer(self, optimizer)
+            self._user_model.__dict__["destroy"] = Destroy(self)
 
     def _reset(self):
         self._device = None
@@ -78,6 +80,8 @@ class PoplarExecutor:
         if not self._attached:
             self.attachToDevice()
         self._take_newer_weights()
+        if self._trainer is not None:
+            self._trainer.before_run()
         tensors = [self._input(name, tensor) for name, tensor in arguments.tensors()]
         outputs = self._runner.run(tensors)
         self._has_run = True
@@ -134,21 +138,12 @@ class PoplarExecutor:
         with _impl.compile_hooks():
             built = build(self._user_model, options, self._training, arguments, plan)
             self._built, self._arguments = built, arguments
-            device = Device()
             self._check_buffers(built, plan)
-            if self._training:
-                self._trainer.compile(built, device, plan)
-            else:
-                self._compile_inference(built, device)
-        self._device = device
-        self._names = {state.name: state.tensor for state in built.captured.state if state.tensor is not None}
-        self._load_weights()
-        written = [i for i, one in enumerate(built.captured.inputs) if one.written is not None]
-        self._runner = Runner(
-            device, plan, options.output_mode, options.output_return_period, len(built.extra["outputs"]),
-            self._training, written, bool(options._Popart.options.get("syntheticDataMode")),
-        )
-        self._runner.rename = self._renames(built, plan)
+            built.extra["prints"] = [self._value_of(tensor) for tensor, _, _ in built.compilation.prints]
+            programs, state = self._trainer.programs(built, plan) if self._training else self._inference(built)
+            self._names = {one.name: one.tensor for one in built.captured.state if one.tensor is not None}
+            state = {**state, **self._model_state(), "seed": self._seed()}
+            self._runner = self._make_runner(built, plan, programs, state)
         watch(self._user_model, self)
         self._compilation_time = datetime.timedelta(seconds=time.perf_counter() - start)
 
@@ -165,40 +160,54 @@ class PoplarExecutor:
                 "poptorch.Options.broadcastBuffers(False)."
             )
 
-    def _renames(self, built, plan):
-        """Names of state that each replica has for itself: buffers that it writes."""
-        own = [state.name for state in built.captured.written_state if state.kind == "buffer"]
-        if plan.replicas == 1 or not own:
-            return lambda replica: None
-        for name in own:
-            for replica in range(1, plan.replicas):
-                self._device.write(f"{name}#{replica}", self._device.read(name))
-        return lambda replica: {name: f"{name}#{replica}" for name in own} if replica else None
+    @staticmethod
+    def _value_of(tensor):
+        return tensor._pando.read()
 
-    def _compile_inference(self, built, device):
+    def _make_runner(self, built, plan, programs, state):
+        """The device with its programs, and what a call does with them."""
+        own = [one.name for one in built.captured.written_state if one.kind == "buffer"] if plan.replicas > 1 else []
+        base = "main" if "main" in programs else "accumulate"
+        names = [base] * plan.replicas
+        for replica in range(1, plan.replicas if own else 1):
+            # Each replica has the buffers that it writes to itself.
+            names[replica] = f"{base}#{replica}"
+            renamed = {name: f"{name}#{replica}" for name in own}
+            programs[names[replica]] = programs[base].renamed(renamed)
+            state.update({new: state[old] for old, new in renamed.items()})
+        self._device = Device(programs, state)
+        options = self._options
+        written = [i for i, one in enumerate(built.captured.inputs) if one.written is not None]
+        runner = Runner(
+            self._device, plan, options.output_mode, options.output_return_period, len(built.extra["outputs"]), names,
+            written, bool(options._Popart.options.get("syntheticDataMode")),
+        )
+        runner.prints = [form for _, form, _ in built.compilation.prints]
+        return runner
+
+    def _inference(self, built):
         captured = built.captured
         values, dtypes = output_values(built)
         writes = captured.written_state
         written = [one for one in captured.inputs if one.written is not None]
-        results = [*(state.written for state in writes), *values, *(one.written for one in written)]
+        prints = built.extra["prints"]
+        results = [*(one.written for one in writes), *values, *(one.written for one in written), *prints]
         params = [one.value for one in (*captured.state, *captured.inputs)]
         module = captured.finish(results, params)
-        device.programs["main"] = Program(
-            module, [state.name for state in captured.state], [state.name for state in writes],
-            [*dtypes, *(one.dtype for one in written)],
-        )
-        built.extra.update(outputs=dtypes, writes=[state.name for state in writes if state.tensor is not None])
+        outputs = [*dtypes, *(one.dtype for one in written), *(TORCH_TYPES[value.dtype] for value in prints)]
+        built.extra.update(outputs=dtypes, anchors=[], writes=[one.name for one in writes if one.tensor is not None])
+        names = [one.name for one in captured.state]
+        program = Program(module, names, [one.name for one in writes], built.names, outputs)
+        return {"main": program}, {}
 
     # Weights.
 
-    def _load_weights(self):
-        for name, tensor in self._names.items():
-            self._device.write(name, plain_view(tensor) if hasattr(tensor, "replicaGrouping") else tensor)
-        if "seed" not in self._device.state:
-            self._set_seed(torch.initial_seed() if self._options.random_seed is None else self._options.random_seed)
+    def _model_state(self):
+        return {name: plain_view(tensor) for name, tensor in self._names.items()}
 
-    def _set_seed(self, seed):
-        self._device.state["seed"] = torch.tensor([seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF]).to(torch.uint32)
+    def _seed(self):
+        seed = torch.initial_seed() if self._options.random_seed is None else self._options.random_seed
+        return torch.tensor([seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF], dtype=torch.int64).to(torch.uint32)
 
     def _take_newer_weights(self):
         """Weights that are being trained elsewhere are copied over before a run."""
@@ -236,8 +245,7 @@ class PoplarExecutor:
     def _copy_to_host(self):
         self._host_is_stale = False
         for name, tensor in self._names.items():
-            if name in self._device.state:
-                copy_into(plain_view(tensor), self._device.read(name))
+            copy_into(plain_view(tensor), self._device.read(name))
 
     def copyWeightsToDevice(self):
         """Overwrites the device's parameters and buffers by the user model's."""
@@ -275,6 +283,11 @@ class PoplarExecutor:
             self.copyWeightsToDevice()
         return result
 
+    def setOptimizer(self, optimizer):
+        """Takes over an optimizer's numbers; its kind and its constants stay those that were compiled."""
+        assert self._trainer is not None, "setOptimizer() is for training models"
+        self._trainer.set_optimizer(optimizer)
+
     # The device.
 
     def isCompiled(self):
@@ -310,6 +323,8 @@ class PoplarExecutor:
 
     def destroy(self):
         """Forgets the compiled program; the user model is as it was, with its newest weights."""
+        if self._training:
+            self._user_model.__dict__.pop("destroy", None)
         if self._device is None:
             return
         self.copyWeightsToHostIfNeeded()
@@ -317,6 +332,83 @@ class PoplarExecutor:
             self._trainer.destroyed()
         unwatch(self._user_model, self)
         self._reset()
+
+    # Files.
+
+    def compileAndExport(self, filename, *args, export_model=True, **kwargs):
+        """Compiles and writes the result to a file (or into a folder)."""
+        if self._device is None:
+            self._compile(self._bind(args, kwargs))
+        self.save(filename, export_model, save_rng_state=False)
+
+    def save(self, filename, export_model=True, save_rng_state=True):
+        """Writes the compiled model to a file, with the module, its weights and its optimizer if `export_model`."""
+        self._require_compiled()
+        self.copyWeightsToHostIfNeeded()
+        model = optimizer = random = None
+        if export_model:
+            model, optimizer = self._user_model, self._trainer.optimizer if self._training else None
+        if save_rng_state and self._attached:
+            core(10, "Reading random seed and RNG state")
+            random = {name: self._device.read(name) for name in self._device.names() if name in _RANDOM}
+        destroy = self._user_model.__dict__.pop("destroy", None) if self._training else None
+        try:
+            _export.write(filename, self._training, self._arguments, self._options, model, optimizer, random)
+        finally:
+            if destroy is not None:
+                self._user_model.__dict__["destroy"] = destroy
+
+    def loadExecutable(self, filename):
+        """Takes over what a file was compiled for, with this executor's own model and options."""
+        file = _export.File(filename)
+        if file.training != self._training:
+            kinds = ["inference", "training"]
+            raise createPoptorchError(f"{filename} holds a model for {kinds[file.training]}, not for {kinds[self._training]}")
+        self._load(file)
+
+    def _load(self, file):
+        args, kwargs = file.call()
+        self._compile(self._bind(args, kwargs))
+        if self._options.connection_type is ConnectionType.Always:
+            self.attachToDevice()
+        core(10, f"Setting random seed to {self._device.read('seed').tolist()}")
+        random = file.random()
+        if random is not None:
+            core(10, "Setting RNG state")
+            for name, tensor in random.items():
+                self._device.write(name, tensor)
+
+    @property
+    def rng_state(self):
+        """Random numbers go on from here: a list of integers."""
+        self._require_compiled()
+        return [int(part) for name in _RANDOM if self._device.has(name) for part in self._device.read(name).tolist()]
+
+    @rng_state.setter
+    def rng_state(self, state):
+        self._require_compiled()
+        parts = list(state)
+        for name in _RANDOM:
+            if self._device.has(name):
+                self._device.write(name, torch.tensor(parts[:2], dtype=torch.int64).to(torch.uint32))
+                parts = parts[2:]
+
+    # Tensors inside.
+
+    def getTensorNames(self):
+        """Names for `Options.anchorTensor`."""
+        assert self._device is not None, "getTensorNames() needs a compiled model"
+        names = [f"input/{name}" for name in self._built.names]
+        names += list(self._built.captured.regions) + list(self._names)
+        return names + (self._trainer.tensor_names() if self._training else [])
+
+    def getAnchoredTensor(self, short_name):
+        """The tensor that `Options.anchorTensor` named, from the last run."""
+        self._require_compiled()
+        names = self._built.extra["anchors"]
+        if short_name not in names:
+            raise createPoptorchError(f"There is no anchored tensor {short_name}; there are: {', '.join(names) or 'none'}")
+        return self._runner.anchored[names.index(short_name)]
 
     def _require_compiled(self):
         if self._device is None:
@@ -378,6 +470,24 @@ class PoplarExecutor:
     def __repr__(self):
         model = self._user_model
         return module_repr(model) if isinstance(model, torch.nn.Module) else repr(model)
+
+
+class Destroy:
+    """`model.destroy()` of a module that is being trained. Copies and pickles of the module have none."""
+
+    def __init__(self, executor=None):
+        self._executor = weakref.ref(executor) if executor is not None else lambda: None
+
+    def __call__(self):
+        executor = self._executor()
+        if executor is not None:
+            executor.destroy()
+
+    def __deepcopy__(self, memo):
+        return None
+
+    def __reduce__(self):
+        return (_impl._restoreWrapperIfNecessary, ())
 
 
 def _no_backward(*_, **__):

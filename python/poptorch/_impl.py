@@ -24,6 +24,11 @@ def isRunningOnIpu():
     return isCompiling()
 
 
+def _restoreWrapperIfNecessary():
+    """What the mark of a wrapped module is in a file: nothing; a loaded module is not wrapped."""
+    return None
+
+
 def current():
     """The state of the compilation that is under way in this thread, or None."""
     stack = getattr(_local, "stack", None)

@@ -4,8 +4,9 @@ Every number is a variable of the compiled program, so that `setOptimizer` never
 user declared constant decides whether a change is allowed.
 """
 
+import inspect
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
@@ -20,42 +21,116 @@ _TORCH_TYPES = {torch.float32: "f32", torch.float16: "f16"}
 class Description:
     """An optimizer as the compiler sees it."""
 
+    title: str  # the class's name in the log
     rule: str
-    # What decides the program: settings that are switches, types of state.
+    # Switches, which decide the program.
     structure: dict
     # Numbers by group: lr, beta1, ...
     groups: list
     parameters: list  # of each group
     loss_scaling: float
     max_grad_norm: float
-    accum_type: str = "f32"
-    first_type: str = "f32"
-    second_type: str = "f32"
-    constants: set = field(default_factory=set)
+    accum_type: str
+    first_type: str
+    second_type: str
+    constants: set
+    # What the log says: all numbers, those that the program leaves out, too.
+    logged_groups: list
+    logged_defaults: dict
+
+    @property
+    def loss_scaling_varies(self):
+        """May it change between steps?"""
+        return "loss_scaling" not in self.constants
+
+    def program(self):
+        """What must not change once the program is compiled."""
+        return (self.rule, tuple(self.structure.items()), [sorted(group) for group in self.groups],
+                self.accum_type, self.first_type, self.second_type, math.isfinite(self.max_grad_norm))
+
+    def numbers(self):
+        """What may change, and is worth a line in the log when it does."""
+        return (self.logged_groups, self.logged_defaults, self.loss_scaling, self.max_grad_norm, self.constants)
 
 
 def describe(optimizer):
     """The description, or an Error for an optimizer that has no compiled update."""
     optim.warn_about_custom_step(optimizer)
-    for cls, function in _KINDS:
+    for cls, title, function in _KINDS:
         if isinstance(optimizer, cls):
-            rule, structure, groups = function(optimizer)
             break
     else:
         raise createPoptorchError(
             f"Unsupported optimizer {type(optimizer).__name__}: use SGD, Adam, AdamW, RMSprop or LAMB of poptorch.optim "
             "or torch.optim"
         )
-    if len({tuple(sorted(s.items())) for s in structure}) > 1:
+    rule, names, structures = function(optimizer)
+    if len({tuple(sorted(structure.items())) for structure in structures}) > 1:
         raise createPoptorchError("All parameter groups must agree on nesterov, centered and the like")
+    logged = [_numbers(group, names, optimizer) for group in optimizer.param_groups]
+    defaults = _numbers(optimizer.defaults, names, optimizer)
+    constants = _constants(optimizer, names)
+    groups = [dict(numbers) for numbers in logged]
+    structure = _without_unused(optimizer, groups, structures[0], constants)
     attribute = lambda name, default: getattr(optimizer, name, default)  # noqa: E731
     return Description(
-        rule, structure[0], groups, [list(group["params"]) for group in optimizer.param_groups],
+        title, rule, structure, groups, [list(group["params"]) for group in optimizer.param_groups],
         float(attribute("loss_scaling", 1.0)), float(attribute("max_grad_norm", math.inf)),
         _type(attribute("accum_type", torch.float32)),
         _type(attribute("velocity_accum_type", attribute("first_order_momentum_accum_type", torch.float32))),
         _type(attribute("second_order_momentum_accum_type", torch.float32)),
+        constants, logged, defaults,
     )
+
+
+def _numbers(group, names, optimizer):
+    """The group's numbers, betas taken apart."""
+    numbers = {}
+    for name in names:
+        if name == "betas":
+            numbers["beta1"], numbers["beta2"] = map(float, group["betas"])
+        elif name == "max_weight_norm":
+            limit = group[name]
+            numbers[name] = 3.0e38 if limit is None or math.isinf(limit) else float(limit)
+        elif name == "velocity_scaling" and not getattr(optimizer, "use_combined_accum", False):
+            numbers[name] = float(getattr(optimizer, "loss_scaling", 1.0))  # follows the loss
+        else:
+            numbers[name] = float(group.get(name, 1.0))
+    return numbers
+
+
+def _constants(optimizer, names):
+    """The attributes that the user said, or lets us assume, never change. The learning rate is never one."""
+    attributes = getattr(optimizer, "variable_attrs", None)
+    allowed = [name for name in (*names, "loss_scaling", "max_grad_norm") if name != "lr"]
+    if attributes is not None:
+        known = attributes._allowed_attributes
+        return {name for name in allowed if name not in known or attributes.isConstant(name)}
+    defaults = _defaults_of(type(optimizer))
+    given = {name for name in allowed if name in optimizer.defaults and optimizer.defaults[name] != defaults.get(name)}
+    return set(allowed) - given
+
+
+def _defaults_of(cls):
+    """The defaults of a class of torch.optim, as its constructor has them."""
+    return {name: p.default for name, p in inspect.signature(cls.__init__).parameters.items()}
+
+
+def _without_unused(optimizer, groups, structure, constants):
+    """Numbers that are 0 and stay 0 are left out of the program. Returns the switches."""
+    def unused(name):
+        return name in constants and all(group.get(name, 0.0) == 0 for group in groups)
+
+    drop = ["weight_decay"] if unused("weight_decay") else []
+    if unused("momentum"):
+        drop += ["momentum", "dampening", "velocity_scaling"]
+        structure = {**structure, **{name: False for name in ("nesterov", "combined") if name in structure}}
+    if not structure.get("combined"):
+        drop.append("velocity_scaling")
+    for group in groups:
+        for name in drop:
+            group.pop(name, None)
+    return structure
 
 
 def _type(dtype):
@@ -63,78 +138,39 @@ def _type(dtype):
 
 
 def _sgd(optimizer):
-    structure, groups = [], []
-    combined = getattr(optimizer, "use_combined_accum", False)
-    for group in optimizer.param_groups:
-        numbers = {name: float(group[name]) for name in ("lr", "momentum", "dampening", "weight_decay")}
-        if combined:
-            numbers["velocity_scaling"] = float(group.get("velocity_scaling", 1.0))
-        structure.append({"nesterov": bool(group["nesterov"]), "combined": combined})
-        groups.append(numbers)
-    if not _varies(optimizer, "momentum") and all(group["momentum"] == 0 for group in groups):
-        for group in groups:
-            for name in ("momentum", "dampening", "velocity_scaling"):
-                group.pop(name, None)
-        structure = [{**s, "nesterov": False, "combined": False} for s in structure]
-    return "sgd", structure, groups
-
-
-def _varies(optimizer, name):
-    """May the number change after compilation?"""
-    attributes = getattr(optimizer, "variable_attrs", None)
-    return attributes is not None and not attributes.isConstant(name)
-
-
-def _moments(optimizer):
-    groups = []
-    for group in optimizer.param_groups:
-        beta1, beta2 = map(float, group["betas"])
-        groups.append({"lr": float(group["lr"]), "beta1": beta1, "beta2": beta2, "eps": float(group["eps"]),
-                       "weight_decay": float(group["weight_decay"])})
-    if any(group.get("amsgrad") for group in optimizer.param_groups):
-        raise createPoptorchError("amsgrad is not supported")
-    return groups
+    combined = bool(getattr(optimizer, "use_combined_accum", False))
+    structure = [{"nesterov": bool(group["nesterov"]), "combined": combined} for group in optimizer.param_groups]
+    return "sgd", ["lr", "momentum", "dampening", "weight_decay", "velocity_scaling"], structure
 
 
 def _adam(optimizer):
-    groups = _moments(optimizer)
-    decoupled = any(group.get("decoupled_weight_decay") for group in optimizer.param_groups)
-    return ("adamw" if decoupled else "adam"), [{"bias_correction": True}] * len(groups), groups
-
-
-def _adamw(optimizer):
-    groups = _moments(optimizer)
-    structure = [{"bias_correction": bool(getattr(optimizer, "bias_correction", True))}] * len(groups)
-    return "adamw", structure, groups
+    groups = optimizer.param_groups
+    if any(group.get("amsgrad") for group in groups):
+        raise createPoptorchError("amsgrad is not supported")
+    decoupled = isinstance(optimizer, torch.optim.AdamW) or any(g.get("decoupled_weight_decay") for g in groups)
+    structure = {"bias_correction": bool(getattr(optimizer, "bias_correction", True))}
+    return "adamw" if decoupled else "adam", ["lr", "betas", "eps", "weight_decay"], [structure] * len(groups)
 
 
 def _lamb(optimizer):
-    groups = _moments(optimizer)
-    for numbers, group in zip(groups, optimizer.param_groups):
-        limit = group["max_weight_norm"]
-        numbers["max_weight_norm"] = 3.0e38 if limit is None or math.isinf(limit) else float(limit)
-    return "lamb", [{"bias_correction": bool(optimizer.bias_correction)}] * len(groups), groups
+    structure = {"bias_correction": bool(optimizer.bias_correction)}
+    names = ["lr", "betas", "eps", "weight_decay", "max_weight_norm"]
+    return "lamb", names, [structure] * len(optimizer.param_groups)
 
 
 def _rmsprop(optimizer):
-    structure, groups = [], []
     variant = bool(getattr(optimizer, "use_tf_variant", False))
-    for group in optimizer.param_groups:
-        groups.append({name: float(group[name]) for name in ("lr", "momentum", "weight_decay", "alpha", "eps")})
-        structure.append({"centered": bool(group["centered"]), "tf_variant": variant})
-    if not _varies(optimizer, "momentum") and all(group["momentum"] == 0 for group in groups):
-        for group in groups:
-            del group["momentum"]
-    return "rmsprop", structure, groups
+    structure = [{"centered": bool(group["centered"]), "tf_variant": variant} for group in optimizer.param_groups]
+    return "rmsprop", ["lr", "momentum", "weight_decay", "alpha", "eps"], structure
 
 
 # AdamW goes before Adam: in PyTorch it is derived from it.
 _KINDS = [
-    (torch.optim.SGD, _sgd),
-    (torch.optim.AdamW, _adamw),
-    (torch.optim.Adam, _adam),
-    (optim.LAMB, _lamb),
-    (torch.optim.RMSprop, _rmsprop),
+    (torch.optim.SGD, "SGD", _sgd),
+    (torch.optim.AdamW, "AdamW", _adam),
+    (torch.optim.Adam, "Adam", _adam),
+    (optim.LAMB, "LAMB", _lamb),
+    (torch.optim.RMSprop, "RMSprop", _rmsprop),
 ]
 
 

@@ -5,20 +5,22 @@ import torch
 
 from ._device import copy_into
 from ._perf import Counters
+from ._print_tensor import print_array
 
 
 class Runner:
     """What a call needs besides its tensors."""
 
-    def __init__(self, device, plan, output_mode, period, num_outputs, training, written_inputs, synthetic=False):
-        self._device, self._plan, self._training = device, plan, training
+    def __init__(self, device, plan, output_mode, period, num_outputs, programs, written_inputs, synthetic=False):
+        self._device, self._plan = device, plan
+        self._programs = programs  # by replica
         self._mode, self._period = output_mode, period
         self._num_outputs = num_outputs
         self._written_inputs = written_inputs  # positions of inputs that the model changes in place
         self._synthetic = synthetic
         self.counters = None
-        self.prints = []
-        self.rename = lambda replica: None
+        self.prints = []  # formats
+        self.anchored = []
 
     def run(self, tensors):
         """The outputs of a call, joined."""
@@ -31,14 +33,14 @@ class Runner:
             inputs = [plan.part(tensor, index) for tensor in tensors]
             if not self._synthetic:
                 counters.add("input", begin, counters.now())
-            outputs = self._device.run(self._name(), inputs, self.rename(replica))
+            outputs = self._device.run(self._programs[replica], inputs)
             begin = counters.now()
             results = self._written_back(inputs, outputs)
             if plan.returned(self._mode, self._period, iteration, step) or self._sums():
                 kept.append(results)
                 if not self._synthetic and (not self._sums() or self._last(iteration, step)):
                     counters.add("output", begin, counters.now())
-            if self._training and replica == plan.replicas - 1 and step == plan.accumulation - 1:
+            if replica == plan.replicas - 1 and step == plan.accumulation - 1:
                 self._update()
         return [self._join([results[i] for results in kept]) for i in range(self._num_outputs)]
 
@@ -47,9 +49,6 @@ class Runner:
 
     def _last(self, iteration, step):
         return iteration == self._plan.iterations - 1 and step == self._plan.accumulation - 1
-
-    def _name(self):
-        return "main" if "main" in self._device.programs else "accumulate"
 
     def _update(self):
         if "update" in self._device.programs:
@@ -61,8 +60,9 @@ class Runner:
         rest = iter(outputs[self._num_outputs :])
         for position in self._written_inputs:
             copy_into(inputs[position], next(rest))
-        for show in self.prints:
-            show(next(rest))
+        for form in self.prints:
+            print_array(form, next(rest).numpy())
+        self.anchored = list(rest)
         return results
 
     def _join(self, parts):

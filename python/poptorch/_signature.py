@@ -34,6 +34,10 @@ class Arguments:
         named = {name: _rebuild(value, leaves) for name, value in self.named.items()}
         return self._call(named)
 
+    def call(self):
+        """(args, kwargs) again."""
+        return self._call(self.named)
+
     def _call(self, named):
         args, kwargs = [], {}
         for name, value in named.items():

@@ -3,7 +3,9 @@
 import torch
 
 from ._errors import createPoptorchError
-from ._executor import PoplarExecutor
+from ._export import File
+from .enums import ConnectionType
+from ._executor import Destroy, PoplarExecutor
 from .options import Options
 
 
@@ -11,7 +13,7 @@ def trainingModel(model, options=None, optimizer=None):
     """Wraps a model whose call runs forward pass, backward pass and weight update."""
     model = _user_model(model)
     options = _options(options)
-    if getattr(model, "__dict__", {}).get("destroy") is not None:
+    if isinstance(getattr(model, "__dict__", {}).get("destroy"), Destroy):
         raise RuntimeError(
             "Model has already been wrapped in 'poptorch.trainingModel'. Call model.destroy() on the model to unwrap "
             "before wrapping again."
@@ -31,6 +33,23 @@ def inferenceModel(model, options=None):
         )
         raise createPoptorchError(message)
     return PoplarExecutor(_user_model(model), options, training=False)
+
+
+def load(filename, edit_opts_fn=None):
+    """The executor that `compileAndExport` or `save` wrote to the file, with its model.
+
+    `edit_opts_fn(options)` may change the options first. The file holds pickles: load only what you trust.
+    """
+    file = File(filename)
+    model, optimizer = file.model()
+    options = file.options()
+    if options.connection_type is ConnectionType.Never:
+        options.connectionType(ConnectionType.Always)
+    if edit_opts_fn is not None:
+        edit_opts_fn(options)
+    wrapped = trainingModel(model, options, optimizer) if file.training else inferenceModel(model, options)
+    wrapped._load(file)
+    return wrapped
 
 
 def _options(options):

@@ -12,7 +12,7 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 use std::sync::Arc;
 
 /// A value of the innermost function that has begun and not ended.
-type Value = usize;
+pub(crate) type Value = usize;
 
 #[pyclass]
 pub struct Graph {
@@ -174,7 +174,7 @@ impl Graph {
 }
 
 impl Graph {
-    fn open(&mut self) -> PyResult<&mut Builder> {
+    pub(crate) fn open(&mut self) -> PyResult<&mut Builder> {
         self.builder.as_mut().ok_or_else(|| Error::new_err("the graph is finished"))
     }
 
@@ -187,7 +187,7 @@ impl Graph {
         }
     }
 
-    fn value(&mut self, value: Value) -> PyResult<ValueId> {
+    pub(crate) fn value(&mut self, value: Value) -> PyResult<ValueId> {
         let builder = self.open()?;
         let known = u32::try_from(value).is_ok() && builder.has_value(ValueId::from_index(value));
         match known {
@@ -204,7 +204,7 @@ impl Graph {
         params.iter().map(position).collect::<Option<_>>().ok_or_else(missing)
     }
 
-    fn values(&mut self, values: &[Value]) -> PyResult<Vec<ValueId>> {
+    pub(crate) fn values(&mut self, values: &[Value]) -> PyResult<Vec<ValueId>> {
         values.iter().map(|&value| self.value(value)).collect()
     }
 }
@@ -227,7 +227,7 @@ impl Module {
     }
 }
 
-fn dtype_of(name: &str) -> PyResult<DType> {
+pub(crate) fn dtype_of(name: &str) -> PyResult<DType> {
     DType::from_name(name).ok_or_else(|| Error::new_err(format!("there is no element type {name}")))
 }
 

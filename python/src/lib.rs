@@ -8,6 +8,8 @@ mod engine;
 mod graph;
 mod model;
 mod predict;
+mod session;
+mod training;
 
 use pando_base::Error as PandoError;
 use pyo3::exceptions::PyValueError;
@@ -39,6 +41,13 @@ fn _pando(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<graph::Graph>()?;
     module.add_class::<graph::Module>()?;
     module.add_class::<compiled::Compiled>()?;
+    module.add_class::<session::Session>()?;
+    module.add_class::<training::Optimizer>()?;
+    module.add_class::<training::Accumulation>()?;
+    module.add_function(wrap_pyfunction!(training::gradients, module)?)?;
+    module.add_function(wrap_pyfunction!(training::clip_by_norm, module)?)?;
+    module.add_function(wrap_pyfunction!(training::all_finite, module)?)?;
+    module.add_function(wrap_pyfunction!(training::next_loss_scale, module)?)?;
     module.add_function(wrap_pyfunction!(command_line, module)?)?;
     module.add_function(wrap_pyfunction!(predict::predict, module)?)?;
     module.add_function(wrap_pyfunction!(predict::systems, module)?)

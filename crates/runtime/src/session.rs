@@ -8,6 +8,7 @@ use pando_base::{Result, Tensor};
 use pando_cpu::{CompileOptions, Input};
 use pando_graph::TensorType;
 use pando_transform::Program;
+use pando_transform::train::Job;
 use std::path::Path;
 
 pub struct Session {
@@ -33,6 +34,12 @@ impl Session {
             compiled.push(Compiled::new(name, program, &state, options)?);
         }
         Ok(Session { programs: compiled, state, micro_batches: None })
+    }
+
+    /// The programs and the state of a training job.
+    pub fn of_job(job: Job, options: &CompileOptions) -> Result<Self> {
+        let session = Session::new(job.programs, job.state, options)?;
+        Ok(Session { micro_batches: Some(job.micro_batches), ..session })
     }
 
     /// Runs a program: changes the state it writes, and gives its outputs. Inputs that do not fit change nothing.

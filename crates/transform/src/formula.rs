@@ -109,6 +109,11 @@ impl<'f> Expr<'f> {
         self.then(|b, x| b.convert(x, dtype))
     }
 
+    /// The same value, a constant to gradients.
+    pub fn detached(self) -> Self {
+        self.then(|b, x| b.detach(x))
+    }
+
     pub fn square(self) -> Self {
         self * self
     }

@@ -2,6 +2,7 @@
 
 from ._alias import View
 from ._capture import Captured, Input, Output, State, capture, current
+from ._control import cond, for_loop
 from ._inference import Inference, inference
 from ._mode import Capture
 from ._value import Emitter, Value
@@ -17,6 +18,8 @@ __all__ = [
     "Value",
     "View",
     "capture",
+    "cond",
     "current",
+    "for_loop",
     "inference",
 ]

@@ -143,6 +143,7 @@ def capture(
         prepare(capture)
     fake_args, fake_kwargs = pytree.tree_unflatten(fakes, input_spec)
     results = _run(capture, function, fake_args, fake_kwargs)
+    capture.advance_seed()
     capture.check_problems()
     results, output_spec = pytree.tree_flatten(results)
     outputs = [_output(capture, leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in results]

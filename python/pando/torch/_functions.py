@@ -95,6 +95,15 @@ def attention(capture, query, key, value, attn_mask=None, dropout_p=0.0, is_caus
     return capture.wrap(result, query.dtype, needs_grad(capture, *tensors), "attention")
 
 
+@whole(torch.ctc_loss)
+def ctc_loss(capture, log_probs, targets, input_lengths, target_lengths, *args):
+    """With lists of lengths torch would read the targets."""
+    if isinstance(input_lengths, torch.Tensor):
+        return NotImplemented
+    lengths = (torch.tensor(list(lengths)) for lengths in (input_lengths, target_lengths))
+    return torch.ctc_loss(log_probs, targets, *lengths, *args)
+
+
 def _repeated_heads(x: Value, heads: int) -> Value:
     count = heads // x.shape[-3]
     apart = (*x.shape[:-2], count, *x.shape[-2:])

@@ -9,7 +9,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from ._capture import Captured, Output, capture
-from ._types import from_native, graph_type, location, memory
+from ._types import from_native, graph_type, location, memory, store
 
 
 class Inference:
@@ -71,7 +71,5 @@ class Program:
         leaves = [from_native(next(results), one.dtype) if isinstance(one, Output) else one for one in self.outputs]
         targets = {id(one): tensor for one, tensor in zip([*self.state, *self.inputs], operands)}
         for one in self.written:
-            target = targets[id(one)]
-            with torch.no_grad():
-                target.copy_(from_native(next(results), target.dtype))
+            store(next(results), targets[id(one)])
         return pytree.tree_unflatten(leaves, self.output_spec)

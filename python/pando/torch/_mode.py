@@ -13,7 +13,12 @@ from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .._pando import Error
@@ -79,12 +84,14 @@ class Capture(TorchDispatchMode):
         #: Tensors from outside: themselves (so that their ids stay theirs), their fakes, what they are.
         self._fakes: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
         self._outside: dict[int, tuple[torch.Tensor, Tracked]] = {}
+        #: Operators that are being decomposed.
+        self._outer: list = []
         self._had_history: set[int] = set()
         self._detached: dict[int, tuple[Value, Value]] = {}
         self._names: dict[str, int] = {}
         self._num_draws = 0
         self.seed = Tracked(self.emitter.param(self.unique("seed"), "u32", (2,)))
-        self.first_seed = self.seed.read()
+        self._first_seed = self.seed.read()
 
     # For those who add operators.
 
@@ -125,12 +132,20 @@ class Capture(TorchDispatchMode):
         type, `normal`."""
         self._num_draws += 1
         draw = self._num_draws * 0x9E3779B9 % (1 << 32)
-        low, high = (self.first_seed.slice(0, part, part + 1) for part in range(2))
-        seed = self.emitter.concat([low + draw, high], 0)
-        if self._num_draws == 1:
-            self.seed.write(self.emitter.concat([low, high + 1], 0))
+        low, high = (self._first_seed.slice(0, part, part + 1) for part in range(2))
+        low = low + draw
+        for frame in self.emitter.frames:
+            if frame.counter is not None:
+                low = low + frame.counter.to("u32") * 0x85EBCA6B
+        seed = self.emitter.concat([low, high], 0)
         type = f"{dtype}[{','.join(map(str, shape))}]"
         return self.emitter.op(f"random distribution={distribution}", [seed], type)
+
+    def advance_seed(self) -> None:
+        """Another run draws other numbers; called once the program has ended."""
+        if self._num_draws:
+            low, high = (self._first_seed.slice(0, part, part + 1) for part in range(2))
+            self.seed.write(self.emitter.concat([low, high + 1], 0))
 
     def name(self, value: Value, name: str) -> None:
         """Names a value by the path of its module; numbered if there are several."""
@@ -170,21 +185,34 @@ class Capture(TorchDispatchMode):
         """An operator that makes new tensors."""
         handler = HANDLERS.get(func)
         if handler is None:
-            decomposition = decompositions().get(func)
-            if decomposition is not None:
-                with self:
-                    return decomposition(*args, **kwargs)
+            result = self._decomposed(func, args, kwargs)
+            if result is not NotImplemented:
+                return result
         out = self.meta(func, args, kwargs, getattr(handler, "before", None))
         values = self.translate(func, handler, args, kwargs, out)
-        return self._wrap_all(out, values, self.needs_grad(args, kwargs))
+        return self.wrap_all(out, values, self.needs_grad(args, kwargs))
+
+    def _decomposed(self, func, args, kwargs):
+        """By simpler operators, as torch defines it."""
+        decomposition = decompositions().get(func, func.decompose)
+        self._outer.append(func)
+        try:
+            with self:
+                return decomposition(*args, **kwargs)
+        finally:
+            self._outer.pop()
 
     def meta(self, func, args, kwargs, before: Callable | None = None):
         """What torch says about the results: fake tensors."""
         args, kwargs = self.faked((args, kwargs))
         if before is not None:
             args = before(args)
-        with self.fake_mode:
-            return func(*args, **kwargs)
+        try:
+            with self.fake_mode:
+                return func(*args, **kwargs)
+        except (DynamicOutputShapeException, DataDependentOutputException):
+            self.note(func, "the size of its result depends on values")
+            self.check_problems()
 
     def translate(self, func, handler, args, kwargs, out) -> list[Value | None]:
         """The values of the results, None where they cannot be had."""
@@ -217,7 +245,7 @@ class Capture(TorchDispatchMode):
             if value is not None and (value.dtype, value.shape) != (spec.dtype, spec.shape):
                 raise AssertionError(f"{func}: a value of {value.type} for {spec.dtype}{list(spec.shape)}")
 
-    def _wrap_all(self, out, values: list[Value | None], needs_grad: bool):
+    def wrap_all(self, out, values: list[Value | None], needs_grad: bool):
         """The fake tensors with their values."""
         fakes = [leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, torch.Tensor)]
         for fake, value in zip(fakes, values):
@@ -233,7 +261,7 @@ class Capture(TorchDispatchMode):
             views = step(fake, out, *args[1:], **kwargs)
         except NotImplementedError as error:
             self.note(func, str(error))
-            return self._wrap_all(out, [None] * len(results), False)
+            return self.wrap_all(out, [None] * len(results), False)
         for result, view in zip(results, views if isinstance(views, list) else [views]):
             result._pando = Tracked.of_view(parent, view)
         return out
@@ -343,6 +371,7 @@ class Capture(TorchDispatchMode):
     # What cannot be translated.
 
     def note(self, func, reason: str) -> None:
+        func = self._outer[0] if self._outer else func
         name = func if isinstance(func, str) else str(func).removesuffix(".default")
         paths = self.problems.setdefault((name, reason), [])
         path = ".".join(self.path)
@@ -375,7 +404,7 @@ def decompositions() -> dict:
     """Torch's own, for operators that have no handler."""
     global _decompositions
     if _decompositions is None:
-        _decompositions = dict(torch._decomp.core_aten_decompositions())
+        _decompositions = {**torch._decomp.decomposition_table, **torch._decomp.core_aten_decompositions()}
     return _decompositions
 
 

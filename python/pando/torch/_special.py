@@ -60,12 +60,49 @@ def _item(capture, func, args, kwargs):
     return bool(number) if func is not aten._local_scalar_dense.default and func._opname == "is_nonzero" else number
 
 
+@special("rrelu_with_noise")
+def _ignore_writes(capture, func, args, kwargs):
+    """What it writes is for its own backward pass."""
+    return capture.call(func, args, kwargs)
+
+
+@special("bincount")
+def _bincount(capture, func, args, kwargs):
+    """As large as `minlength` says: numbers beyond it are not counted."""
+    arguments = dict(zip(("input", "weights", "minlength"), args), **kwargs)
+    weights, length = arguments.get("weights"), arguments.get("minlength", 0)
+    if not length:
+        capture.note(func, "give minlength: the size of its result must be known")
+        capture.check_problems()
+    dtype = torch.int64 if weights is None else torch.float32
+    out = capture.fake(args[0]).new_empty(length, dtype=dtype)
+    values = capture.translate(func, count_numbers, (args[0], weights, length), {}, out)
+    return capture.wrap_all(out, values, weights is not None and capture.needs_grad(weights))
+
+
+def count_numbers(call, x, weights, length):
+    ones = call.g.full("i64", x.shape, 1) if weights is None else weights.to("f32")
+    inside = (x.ge(0) & x.lt(length)).to(ones.dtype)
+    return call.full(0).scatter(x, ones * inside, 0, "sum")
+
+
+@special("_ctc_loss", "_ctc_loss.Tensor")
+def _ctc(capture, func, args, kwargs):
+    """The loss of each sample; torch's second result is for its own backward pass."""
+    from .ops import HANDLERS
+
+    fake = capture.fake(args[0])
+    out = (fake.new_empty(fake.shape[1]), fake.new_empty(0))
+    values = capture.translate(func, HANDLERS[func], args, kwargs, out)
+    return capture.wrap_all(out, values, capture.needs_grad(args[0]))
+
+
 @special("equal")
 def _equal(capture, func, args, kwargs):
     raise Error("torch.equal asks whether tensors are equal before the program runs; use torch.eq and torch.all")
 
 
-@special("t_", "transpose_", "squeeze_", "squeeze_.dim", "squeeze_.dims", "unsqueeze_", "swapaxes_", "swapdims_")
+@special("t_", "transpose_", "squeeze_", "squeeze_.dim", "squeeze_.dims", "unsqueeze_", "as_strided_")
 def _view_in_place(capture, func, args, kwargs):
     """The tensor becomes a view of what it was."""
     target = args[0]

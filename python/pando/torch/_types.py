@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import torch
 
-from .._pando import Error
+from .._pando import Array, Error
 
 GRAPH_TYPES = {
     torch.float32: "f32",
@@ -68,10 +68,17 @@ def location(array: np.ndarray, dtype: str) -> tuple[int, str, tuple[int, ...]]:
     return array.__array_interface__["data"][0], dtype, array.shape
 
 
-def from_native(result, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """A tensor over the memory of a result, or a converted copy if another type is asked for."""
+def from_native(result: Array, dtype: torch.dtype) -> torch.Tensor:
+    """A tensor over the memory of a result; f64 is a copy."""
     array = np.asarray(result)
+    if dtype == torch.float64:
+        array = array.astype(np.float64)
     tensor = torch.from_numpy(array)
-    if result.dtype == "bf16":
-        tensor = tensor.view(torch.bfloat16)
-    return tensor if dtype is None or tensor.dtype == dtype else tensor.to(dtype)
+    return tensor.view(torch.bfloat16) if dtype == torch.bfloat16 else tensor
+
+
+def store(result: Array, target: torch.Tensor) -> None:
+    """Copies a result to a tensor's memory."""
+    target = target.detach()
+    view = target.view(torch.int16) if target.dtype == torch.bfloat16 else target
+    np.copyto(view.numpy(), np.asarray(result).view(np.int16) if target.dtype == torch.bfloat16 else np.asarray(result))

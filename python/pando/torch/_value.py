@@ -17,6 +17,10 @@ HALVES = ("f16", "bf16")
 Number = (bool, int, float)
 
 
+#: What arithmetic on bools is.
+_OF_BOOLS = {"add": "or", "max": "or", "mul": "and", "min": "and"}
+
+
 class Value:
     """A value of a function under construction."""
 
@@ -170,6 +174,7 @@ class Value:
 
     def reduce(self, func: str, axes: Sequence[int], keep: bool = False) -> Value:
         axes = sorted(axis % self.rank for axis in axes)
+        func = _OF_BOOLS.get(func, func) if self.dtype == "bool" else func
         reduced = self.emitter.op(f"reduce func={func} axes={ints(axes)}", [self]) if axes else self
         kept = tuple(1 if axis in axes else size for axis, size in enumerate(self.shape))
         return reduced.reshape(kept) if keep else reduced
@@ -203,6 +208,8 @@ class Frame:
 
     def __init__(self, name: str):
         self.name = name
+        #: The number of the iteration, in the body of a loop.
+        self.counter: Value | None = None
         #: Values of outer functions, with the parameters that bring them in.
         self.lifted: dict[tuple[int, int], tuple[Value, Value]] = {}
 
@@ -286,6 +293,7 @@ class Emitter:
         a = self.full(b.dtype, (), a) if isinstance(a, Number) else a
         b = self.full(a.dtype, (), b) if isinstance(b, Number) else b
         shape = broadcast_shapes(a.shape, b.shape)
+        func = _OF_BOOLS.get(func, func) if a.dtype == "bool" else func
         return self.op(func, [a.broadcast(shape), b.broadcast(shape)])
 
     def select(self, condition: Value, a, b) -> Value:
@@ -304,10 +312,19 @@ class Emitter:
         self.frames.append(Frame(self.native.begin(base)))
         return self.frame
 
-    def end(self, results: Sequence[Value]) -> list[Value]:
-        """Ends it. Returns the outer values that it uses: its parameters after those that were asked for."""
-        self.native.end([self._id(value) for value in results])
-        return [outer for outer, _ in self.frames.pop().lifted.values()]
+    def end(self, results: Sequence[Value], hand_on: bool = False) -> list[Value]:
+        """Ends it. Returns the outer values that it uses: its parameters after those that were asked for. `hand_on`
+        makes them results too, as the body of a loop needs."""
+        ids = [self._id(value) for value in results]
+        lifted = self.frame.lifted.values()
+        self.native.end(ids + [inner.id for _, inner in lifted] if hand_on else ids)
+        self.frames.pop()
+        return [outer for outer, _ in lifted]
+
+    def lift(self, values: Sequence[Value]) -> None:
+        """Makes outer values parameters of the innermost function, used or not."""
+        for value in values:
+            self._id(value)
 
     def abandon(self) -> None:
         self.native.abandon()

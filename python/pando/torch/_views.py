@@ -4,8 +4,6 @@ arguments."""
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import torch
 
@@ -105,13 +103,12 @@ def dim(axis: int, rank: int) -> int:
     return axis % rank if rank else 0
 
 
-@view("view", "_unsafe_view", "reshape", "_reshape_alias", "squeeze", "squeeze.dim", "squeeze.dims", "unsqueeze",
-      "flatten.using_ints", "view_as", "unflatten.int", "ravel")
+@view("view", "_reshape_alias", "squeeze", "squeeze.dim", "squeeze.dims", "unsqueeze")
 def _reshape(parent, result, *_, **__):
     return reshaped(result.shape)
 
 
-@view("alias", "lift_fresh", "_conj", "view_as_real", "positive", "_neg_view")
+@view("alias")
 def _same(parent, result, *_, **__):
     return View(lambda value: value, lambda value, new: new)
 
@@ -128,12 +125,12 @@ def _bits(parent, result, dtype):
     return View(bitcast(other), lambda value, new: bitcast(own)(new))
 
 
-@view("t", "numpy_T", "mT")
+@view("t")
 def _t(parent, result):
     return permuted(list(range(parent.dim()))[::-1])
 
 
-@view("transpose.int", "swapaxes", "swapdims")
+@view("transpose.int")
 def _transpose(parent, result, a, b):
     perm = list(range(parent.dim()))
     if perm:
@@ -141,7 +138,7 @@ def _transpose(parent, result, a, b):
     return permuted(perm)
 
 
-@view("permute", "movedim.int")
+@view("permute")
 def _permute(parent, result, dims):
     return permuted(list(dims))
 
@@ -156,13 +153,6 @@ def _slice(parent, result, axis=0, start=None, end=None, step=1):
     return sliced(axis, begin, min(begin + count * step, size) if count else begin, step)
 
 
-@view("narrow")
-def _narrow(parent, result, axis, start, length):
-    axis = dim(axis, parent.dim())
-    start = start + parent.shape[axis] if start < 0 else start
-    return sliced(axis, start, start + length, 1)
-
-
 @view("select.int")
 def _select(parent, result, axis, index):
     axis = dim(axis, parent.dim())
@@ -175,7 +165,7 @@ def _unbind(parent, results, axis=0):
     return [picked(axis, index) for index in range(parent.shape[axis])]
 
 
-@view("split.Tensor", "split_with_sizes", "chunk", "tensor_split.sections", "tensor_split.indices", "split.sizes")
+@view("split.Tensor", "split_with_sizes")
 def _split(parent, results, _, axis=0):
     axis, begin, views = dim(axis, parent.dim()), 0, []
     for part in results:
@@ -184,7 +174,7 @@ def _split(parent, results, _, axis=0):
     return views
 
 
-@view("expand", "expand_as", "broadcast_to")
+@view("expand")
 def _expand(parent, result, *_, **__):
     shape = tuple(result.shape)
     if shape == tuple(parent.shape):

@@ -29,7 +29,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["base", "cpu", "graph", "lower", "machine", "onnx", "profile", "sim", "tile", "validate", "zoo"],
     ),
     // L5
-    ("python", &["base", "cli", "cpu", "graph", "machine", "onnx"]),
+    ("python", &["base", "cli", "cpu", "graph", "machine", "onnx", "runtime", "transform"]),
 ];
 
 #[test]

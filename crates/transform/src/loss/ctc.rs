@@ -207,6 +207,7 @@ impl Sizes {
 
 /// `log(exp(a) + exp(b) + exp(c))`
 fn log_sum<'f>([a, b, c]: [Expr<'f>; 3]) -> Expr<'f> {
-    let most = a.max(b).max(c);
+    // Cancels out, and so would its gradients.
+    let most = a.max(b).max(c).detached();
     most + ((a - most).exp() + (b - most).exp() + (c - most).exp()).log()
 }

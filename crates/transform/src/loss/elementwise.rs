@@ -53,8 +53,9 @@ pub fn huber(
     })
 }
 
-/// `-(y log x + (1 - y) log(1 - x))` of probabilities `x`; logarithms are at least -100. `weight` has the input's
-/// dimensions.
+/// `-(y log x + (1 - y) log(1 - x))` of probabilities `x`; logarithms are at least -100. `weight` broadcasts to the
+/// input's last dimensions. The gradient is PyTorch's, finite where `x` is 0 or 1: the value is that of a constant,
+/// plus a line through it.
 pub fn bce(
     b: &mut Builder,
     input: ValueId,
@@ -63,8 +64,10 @@ pub fn bce(
     reduction: Reduction,
 ) -> Result<ValueId> {
     weighted(b, "bce", input, target, weight, reduction, |x, y| {
-        let (log, log_rest) = (x.log().max(-100.0), (-x).log1p().max(-100.0));
-        (y - 1.0) * log_rest - y * log
+        let at = x.detached();
+        let (log, log_rest) = (at.log().max(-100.0), (-at).log1p().max(-100.0));
+        let slope = (at - y.detached()) / ((1.0 - at) * at).max(1e-12);
+        (y - 1.0) * log_rest - y * log + slope * (x - at)
     })
 }
 

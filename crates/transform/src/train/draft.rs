@@ -5,6 +5,7 @@ use crate::program::Program;
 use crate::random;
 use pando_base::{Result, Tensor};
 use pando_graph::{Builder, TensorType, ValueId};
+use std::collections::BTreeSet;
 
 pub(super) struct Draft {
     pub b: Builder,
@@ -19,9 +20,11 @@ impl Draft {
     pub fn new(state: &[&(String, Tensor)], inputs: &[(String, TensorType)], training: bool) -> Self {
         let mut b = Builder::new();
         b.begin("main");
+        let mut taken = BTreeSet::new();
         let of_state = state.iter().map(|(name, tensor)| (name.clone(), type_of(tensor)));
         let params = of_state.chain(inputs.iter().cloned());
-        let values = params.map(|(name, ty)| (name.clone(), b.param(&name, ty))).collect();
+        let values =
+            params.map(|(name, ty)| (name.clone(), b.param(&value_name(&mut taken, &name), ty))).collect();
         Draft {
             b,
             scope: Scope::new(values, training),
@@ -68,4 +71,14 @@ impl Draft {
             outputs: names(self.outputs),
         }
     }
+}
+
+/// State and inputs may have any names; those of values are words with dots between. Empty: no name.
+fn value_name(taken: &mut BTreeSet<String>, name: &str) -> String {
+    let legal = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' };
+    let name: String = name.chars().map(legal).collect();
+    let words: Vec<&str> = name.split('.').filter(|word| !word.is_empty()).collect();
+    let name = words.join(".");
+    let is_number = name.bytes().all(|b| b.is_ascii_digit());
+    if is_number || !taken.insert(name.clone()) { String::new() } else { name }
 }

@@ -16,6 +16,8 @@ struct Case {
     operands: Vec<Operand>,
     dims: Vec<u64>,
     values: Vec<Value>,
+    /// Of the sum of the values, in the dimensions of the first operand.
+    gradient: Option<Vec<Value>>,
 }
 
 #[derive(Deserialize)]
@@ -73,6 +75,25 @@ fn every_loss_is_that_of_pytorch() {
     }
 }
 
+#[test]
+fn gradients_are_those_of_pytorch() {
+    let cases = cases();
+    let with_gradient = cases.iter().filter_map(|case| Some((case, case.gradient.as_ref()?)));
+    for (case, gradient) in with_gradient {
+        let operands: Vec<Tensor> = case.operands.iter().map(Operand::tensor).collect();
+        let results = results_of(&operands, |b, params| {
+            let loss = case.build(b, params)?;
+            let seed = b.splat_like(loss, 1.0)?;
+            let gradients = b.gradients(&[(loss, seed)], &params[..1])?;
+            Ok(vec![gradients[0].unwrap()])
+        });
+        let expected = f32s(&case.operands[0].dims, &numbers(gradient));
+        pando_graph::testing::compare(&results, &[expected], 3e-6)
+            .map_err(|error| error.context(format!("{} {:?} {}", case.loss, case.options, case.reduction)))
+            .unwrap();
+    }
+}
+
 /// Batches of any size: means divide by what comes.
 #[test]
 fn sizes_may_have_names() {
@@ -120,7 +141,7 @@ fn bad_losses_are_refused() {
         assert_eq!(error, expect);
     };
     let (x, y) = (f32(&[2, 3]), f32(&[2, 3]));
-    check("mse", &[x.clone()], &[], "mse takes 2 operands, found 1 values");
+    check("mse", std::slice::from_ref(&x), &[], "mse takes 2 operands, found 1 values");
     check("mse", &[x.clone(), f32(&[3])], &[], "mse: the target is f32[3], expected the dimensions [2,3]");
     check("l1", &[i64(&[2]), i64(&[2])], &[], "l1: the input is i64[2], expected floats");
     let pair = [x.clone(), y];

@@ -54,7 +54,11 @@ fn trajectory(optimizer: &Optimizer, weight: &Tensor, gradients: &[Tensor], seed
     states
 }
 
-fn start_and_cases() -> (Tensor, Vec<Tensor>, Vec<(Optimizer, Vec<Tensor>)>) {
+/// An optimizer, and the weight after each step.
+type Trajectory = (Optimizer, Vec<Tensor>);
+
+/// The weight before, its gradients, and what optimizers make of them.
+fn start_and_cases() -> (Tensor, Vec<Tensor>, Vec<Trajectory>) {
     let mut entries: Vec<Entry> = golden(include_str!("../golden/optimizers.json"));
     let Entry::Start { weight, gradients } = entries.remove(0) else { panic!("the start comes first") };
     let tensor = |values: &[Value]| f32s(&DIMS, &numbers(values));

@@ -19,8 +19,13 @@ def ones(c, *_, **__):
     return c.full(1)
 
 
-@op("full", "full_like", "new_full")
+@op("full", "full_like")
 def full(c, _, number, *__, **___):
+    return _filled(c, number)
+
+
+@op("new_full")
+def new_full(c, _, size, number, **__):
     return _filled(c, number)
 
 

@@ -291,6 +291,14 @@ def slice_scatter(c, x, source, axis=0, start=None, end=None, step=1):
     return sliced(axis, begin, max(begin, stop), step).inverse(x, source.to(x.dtype))
 
 
+@op("diagonal_scatter")
+def diagonal_scatter(c, x, source, offset=0, dim1=0, dim2=1):
+    from .._views import by_strides
+
+    fake = c.args[0]
+    return by_strides(fake, fake.diagonal(offset, dim1, dim2)).inverse(x, source.to(x.dtype))
+
+
 @comparison("bucketize.Tensor", "bucketize.Scalar")
 def bucketize(c, x, bounds, *, out_int32=False, right=False):
     x = x if isinstance(x, Value) else c.g.scalar(bounds.dtype, x)

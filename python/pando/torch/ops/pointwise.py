@@ -172,7 +172,7 @@ def rsub(c, x, y, alpha=1):
 
 @arithmetic("mul.Tensor", "mul.Scalar")
 def mul(c, x, y):
-    return x & y if x.dtype == "bool" else x * y
+    return x * y
 
 
 @arithmetic("div.Tensor", "div.Scalar", "true_divide.Tensor")
@@ -417,7 +417,7 @@ def convert(c, x, *others, **_):
     return source.to(c.out.dtype).broadcast(c.out.shape)
 
 
-@op("clone", "contiguous", "alias_copy", "detach_copy", "positive")
+@op("clone", "alias_copy", "detach_copy")
 def clone(c, x, **_):
     return x
 
