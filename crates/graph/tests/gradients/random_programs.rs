@@ -1,9 +1,9 @@
 //! Random programs of floats. PANDO_SEEDS sets how many.
 
 use super::differences::{Differentiated, Outcome};
-use pando_base::DType;
+use pando_base::{DType, F8Format};
 use pando_graph::generate::{Family, GenerateOptions, Program, Source, generate};
-use pando_graph::{Builder, Module, print};
+use pando_graph::{Builder, Module, eval, print, validate};
 
 fn seeds() -> u64 {
     std::env::var("PANDO_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(4000)
@@ -73,4 +73,44 @@ fn gradients_are_central_differences() {
 #[test]
 fn gradients_of_gradients_are_central_differences() {
     count(seeds() / 4, check_twice);
+}
+
+/// Of all types and ops, with special values: whatever comes out is valid and can be run.
+#[test]
+fn gradients_of_any_program_are_valid() {
+    let all = GenerateOptions::default();
+    let dtypes = [all.dtypes.as_slice(), &[DType::F8(F8Format::F143, 1), DType::F32, DType::F32]].concat();
+    for named_dims in [false, true] {
+        let options = GenerateOptions { dtypes: dtypes.clone(), named_dims, ..all.clone() };
+        for seed in 0..seeds() / 2 {
+            let bytes = Source::seeded_bytes(seed, 64 + seed as usize % 512);
+            let program = generate(&mut Source::new(&bytes), &options);
+            let result = std::panic::catch_unwind(|| run_with_gradients(&program));
+            assert!(result.is_ok(), "seed {seed}:\n{}", print(&program.module));
+        }
+    }
+}
+
+/// The gradient of each float result by itself.
+fn run_with_gradients(program: &Program) {
+    let (mut b, params, results) = Builder::reopen(&program.module).unwrap();
+    let mut gradients = Vec::new();
+    for result in results.into_iter().filter(|&value| b.ty(value).dtype.is_float()).collect::<Vec<_>>() {
+        match b.gradients(&[(result, result)], &params) {
+            Ok(found) => {
+                for (gradient, &param) in found.into_iter().zip(&params) {
+                    assert!(gradient.is_none_or(|gradient| b.ty(gradient) == b.ty(param)));
+                    gradients.extend(gradient);
+                }
+            }
+            Err(error) => {
+                let text = error.to_string();
+                assert!(text.contains("has no gradient") || text.contains("without a number"), "{text}");
+            }
+        }
+    }
+    let main = b.end(&gradients);
+    let module = b.finish();
+    validate(&module).unwrap();
+    eval(&module, main, &program.inputs).unwrap();
 }
