@@ -4,5 +4,6 @@
 
 mod checkpoints;
 mod network;
+mod random_programs;
 mod sessions;
 mod training;
