@@ -57,7 +57,10 @@ class Graph:
         `g.op("reshape", [x], "f32[2,3]")`, `g.op("if then=@f else=@g", [condition, x])`."""
     def composite(self, name: str, operands: Sequence[int], **attributes: float) -> list[int]:
         """relu, sigmoid, silu, gelu, gelu_tanh (x); softmax, log_softmax (x; axis);
-        layer_norm (x, scale, bias; epsilon), rms_norm (x, scale; epsilon) over the last axis."""
+        layer_norm (x, scale, bias; epsilon), rms_norm (x, scale; epsilon) over the last axis; detach (x);
+        batch_norm_training (x[N,C,...], scale, bias; epsilon), which gives y, mean and biased variance; the losses
+        of `pando_transform::loss`, not reduced, such as ctc (log_probs, targets, input and target lengths; blank,
+        zero_infinity)."""
     def onnx(
         self,
         op_type: str,
