@@ -4,9 +4,9 @@
 
 use crate::constants::{Constant, Constants};
 use crate::errors;
+use crate::gradients::kernel_gradient;
 use crate::plan::layout::{BlockedConv, blocked};
 use crate::recognise::{Composite, recognise};
-use crate::gradients::kernel_gradient;
 use crate::view::Sizes;
 use pando_base::{DType, Id, Result};
 use pando_graph::{Func, FuncId, Module, Node, Op, TensorType, ValueId};
@@ -47,6 +47,11 @@ pub enum Work {
     BlockedConv(Box<BlockedConv>),
     /// The gradient of a convolution's kernel: of (input, gradient), perhaps in blocks of channels; plain.
     KernelGradient(Box<BlockedConv>),
+    /// Images in blocks of channels from those of several phases of strides; see `step/conv/interleave.rs`.
+    Interleave {
+        strides: [usize; 2],
+        phases: Vec<Option<usize>>,
+    },
     /// Channels of an image in blocks, `[groups, each]`, as `[each, groups]`.
     Shuffle {
         channels: usize,
