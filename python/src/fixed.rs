@@ -32,7 +32,8 @@ pub fn fixed(mut module: Module, positions: &[usize]) -> Result<Module> {
         new.values[result].name = value.name.clone();
         map[param] = Some(result);
     }
-    let renamed = |map: &SideTable<ValueId, Option<ValueId>>, value: ValueId| map[value].expect("defined before");
+    let renamed =
+        |map: &SideTable<ValueId, Option<ValueId>>, value: ValueId| map[value].expect("defined before");
     for node in old.nodes.values() {
         let operands: Vec<ValueId> = node.operands.iter().map(|&value| renamed(&map, value)).collect();
         let types = node.results.iter().map(|&value| old.ty(value).clone());

@@ -4,9 +4,9 @@
 
 use crate::constants::{Constant, Constants};
 use crate::errors;
+use crate::gradients::kernel_gradient;
 use crate::plan::layout::{BlockedConv, blocked};
 use crate::recognise::{Composite, recognise};
-use crate::gradients::kernel_gradient;
 use crate::view::Sizes;
 use pando_base::{DType, Id, Result};
 use pando_graph::{Func, FuncId, Module, Node, Op, TensorType, ValueId};

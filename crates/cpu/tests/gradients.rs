@@ -69,7 +69,9 @@ const CASES: [Case; 12] = [
     ([1, 17, 33, 1], [40, 3], [2, 2], 3, 1, 1),
 ];
 
-fn conv_of(&([images, inputs, outputs, groups], image, kernel, stride, pad, dilation): &Case) -> (Conv, [Vec<u64>; 3]) {
+fn conv_of(
+    &([images, inputs, outputs, groups], image, kernel, stride, pad, dilation): &Case,
+) -> (Conv, [Vec<u64>; 3]) {
     let conv = Conv {
         strides: vec![stride; 2],
         padding: vec![(pad, pad); 2],

@@ -18,7 +18,8 @@ const ROUNDS: usize = 5;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
-    let threads = args.iter().position(|arg| arg == "--threads").map_or(2, |at| args[at + 1].parse().unwrap_or(2));
+    let threads =
+        args.iter().position(|arg| arg == "--threads").map_or(2, |at| args[at + 1].parse().unwrap_or(2));
     let steps = args.iter().any(|arg| arg == "--steps");
     let wanted = args.first().filter(|arg| !arg.starts_with('-'));
     for (name, build) in models::MODELS {
@@ -42,7 +43,8 @@ fn measure(name: &str, training: Training, threads: usize, list: bool) {
     let mut losses = Vec::new();
     for _ in 0..ROUNDS + 2 {
         let start = Instant::now();
-        let results = model.run_in_place(&mut state.iter_mut().collect::<Vec<_>>(), &inputs).expect("it runs");
+        let results =
+            model.run_in_place(&mut state.iter_mut().collect::<Vec<_>>(), &inputs).expect("it runs");
         times.push(start.elapsed().as_secs_f64() * 1e3);
         losses.push(results[0].get_f64(0));
     }
@@ -58,7 +60,12 @@ fn measure(name: &str, training: Training, threads: usize, list: bool) {
     let mib = |bytes: usize| bytes >> 20;
     println!(
         "{name}: {threads} threads, median {:.0} ms, best {:.0} ms; compiled in {compile_seconds:.1} s; arena {} MiB, prepared {} MiB; loss {:.4} to {:.4}",
-        warm[ROUNDS / 2], warm[0], mib(arena), mib(kept), losses[0], losses[ROUNDS + 1]
+        warm[ROUNDS / 2],
+        warm[0],
+        mib(arena),
+        mib(kept),
+        losses[0],
+        losses[ROUNDS + 1]
     );
     kinds(&profile);
     if list {
@@ -76,7 +83,12 @@ fn kinds(profile: &[StepTime]) {
     kinds.sort_by(|a, b| b.1.0.total_cmp(&a.1.0));
     for (kind, (seconds, flops, bytes, count)) in kinds {
         let rate = |work: u64| work as f64 / seconds / 1e9;
-        println!("  {kind:<22} {count:>5} x {:>8.1} ms {:>6.0} GFLOP/s {:>6.1} GB/s", seconds * 1e3, rate(flops), rate(bytes));
+        println!(
+            "  {kind:<22} {count:>5} x {:>8.1} ms {:>6.0} GFLOP/s {:>6.1} GB/s",
+            seconds * 1e3,
+            rate(flops),
+            rate(bytes)
+        );
     }
 }
 
@@ -86,7 +98,12 @@ fn slowest(mut profile: Vec<StepTime>) {
         let rate = |work: u64| work as f64 / step.seconds / 1e9;
         println!(
             "    {:>7.2} ms {:>5.0} GFLOP/s {:>5.1} GB/s {} {:?} {}",
-            step.seconds * 1e3, rate(step.flops), rate(step.bytes), step.kind, step.sizes, step.name
+            step.seconds * 1e3,
+            rate(step.flops),
+            rate(step.bytes),
+            step.kind,
+            step.sizes,
+            step.name
         );
     }
 }

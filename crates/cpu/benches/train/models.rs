@@ -1,7 +1,9 @@
 //! Training steps over the graph's builder, weights drawn from seeds.
 
 use pando_base::{BinaryFn, DType, ReduceFn, Result, Shape, Tensor};
-use pando_graph::{Builder, ConstData, Conv, Dot, FuncId, Module, Op, ReduceWindow, Slice, TensorType, ValueId, known_dims};
+use pando_graph::{
+    Builder, ConstData, Conv, Dot, FuncId, Module, Op, ReduceWindow, Slice, TensorType, ValueId, known_dims,
+};
 
 /// A program whose first parameters are state, replaced by its last results; the first result is the loss.
 pub struct Training {
@@ -69,7 +71,8 @@ impl Net {
 
     fn conv(&mut self, x: ValueId, to: u64, window: u64, stride: u64, relu: bool) -> Result<ValueId> {
         let from = self.b.ty(x).dims[1].known().expect("sizes are numbers");
-        let kernel = self.weight(&[to, from, window, window], 0.0, (2.0 / (from * window * window) as f64).sqrt());
+        let kernel =
+            self.weight(&[to, from, window, window], 0.0, (2.0 / (from * window * window) as f64).sqrt());
         let pad = (window / 2) as i64;
         let conv = Conv { strides: vec![stride; 2], padding: vec![(pad, pad); 2], ..Conv::plain(2) };
         let y = self.b.conv(x, kernel, conv)?;
@@ -81,7 +84,8 @@ impl Net {
 
 fn batch_norm(b: &mut Builder, x: ValueId, scale: ValueId, bias: ValueId) -> Result<ValueId> {
     let dims = b.ty(x).dims.clone();
-    let count = [0, 2, 3].map(|axis: usize| dims[axis].known().expect("sizes are numbers")).iter().product::<u64>();
+    let count =
+        [0, 2, 3].map(|axis: usize| dims[axis].known().expect("sizes are numbers")).iter().product::<u64>();
     let mean = b.reduce(ReduceFn::Sum, x, &[0, 2, 3])?;
     let mean = b.binary_scalar(BinaryFn::Div, mean, count as f64)?;
     let spread = b.broadcast(mean, dims.clone(), &[1])?;

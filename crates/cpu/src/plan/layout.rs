@@ -61,8 +61,7 @@ impl BlockedConv {
             from[axis + 2]
                 .saturating_add(padding.0.unsigned_abs() as usize + padding.1.unsigned_abs() as usize)
         };
-        let elements =
-            from[1].max(LANES).checked_mul(padded(0)).and_then(|size| size.checked_mul(padded(1)));
+        let elements = from[1].max(LANES).checked_mul(padded(0)).and_then(|size| size.checked_mul(padded(1)));
         strides && dense && elements.is_some_and(|size| size <= MAX_ELEMENTS) && to[1] >= MIN_CHANNELS
     }
 }

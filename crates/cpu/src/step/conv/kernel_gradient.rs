@@ -70,7 +70,8 @@ pub fn run(of: &KernelGradient, step: &Step, run: &mut Run) {
     let memory = run.memory;
     if of.input == Input::Depthwise {
         return run.pool.run(of.outputs.div_ceil(LANES), &|block| {
-            let task = Task { of, step, memory, group: 0, outputs: block..block + 1, inputs: block..block + 1 };
+            let task =
+                Task { of, step, memory, group: 0, outputs: block..block + 1, inputs: block..block + 1 };
             with_rooms(|rooms| task.run(rooms));
         });
     }
