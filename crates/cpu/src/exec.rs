@@ -92,6 +92,16 @@ impl Frame {
         Frame { _arena: arena, _prepared: prepared, versions: Vec::new(), pointers, children }
     }
 
+    /// Sets where the parameters are, and what replaces them.
+    fn bind(&mut self, plan: &Plan, addresses: impl Iterator<Item = *mut u8>) {
+        for (address, &param) in addresses.zip(&plan.params) {
+            self.pointers[param.index()] = address;
+        }
+        for &(buffer, param) in &plan.replacing {
+            self.pointers[buffer.index()] = self.pointers[plan.params[param].index()];
+        }
+    }
+
     pub fn pointer(&self, buffer: BufferId) -> *mut u8 {
         self.pointers[buffer.index()]
     }
@@ -160,13 +170,30 @@ pub struct Run<'a> {
 impl Run<'_> {
     /// Runs a child plan (a branch or a loop's part) on the dense views of this plan.
     pub fn child(&mut self, index: usize, inputs: &[View]) -> Result<()> {
+        self.bind_child(index, inputs)?;
+        self.run_child(index)
+    }
+
+    /// Says where a child plan's parameters are, and makes what it prepares of those that stay the same.
+    pub fn bind_child(&mut self, index: usize, inputs: &[View]) -> Result<()> {
         let plan = &self.plan.children[index];
         let memory = self.memory;
         let frame = &mut self.children[index];
-        for (view, &param) in inputs.iter().zip(&plan.params) {
-            frame.pointers[param.index()] = memory.address(view);
+        frame.bind(plan, inputs.iter().map(|view| memory.address(view)));
+        prepare(plan, &plan.prepared, frame, self.pool)
+    }
+
+    /// Runs a child plan once more on the parameters it is bound to.
+    pub fn run_child(&mut self, index: usize) -> Result<()> {
+        if std::env::var("PANDO_DEBUG").is_ok() {
+            let mut t = Timing::new();
+            let r = run_steps(&self.plan.children[index], &mut self.children[index], self.pool, Some(&mut t));
+            for (s, t) in self.plan.children[index].steps.iter().zip(&t) {
+                eprintln!("child {index} {} {:?} {:?} {:.1} us", s.kind_name(), s.outputs[0].sizes, s.inputs.iter().map(|v| (v.sizes.to_vec(), v.strides.to_vec())).collect::<Vec<_>>(), t.1 * 1e6);
+            }
+            return r;
         }
-        run_steps(plan, frame, self.pool, None)
+        run_steps(&self.plan.children[index], &mut self.children[index], self.pool, None)
     }
 
     /// Copies a result of a child plan that has run.
@@ -195,14 +222,7 @@ pub unsafe fn run(
     for (buffer, address) in results {
         frame.pointers[buffer.index()] = address;
     }
-    for (&address, &param) in arguments.addresses.iter().zip(&plan.params) {
-        frame.pointers[param.index()] = address;
-    }
-    for (id, buffer) in plan.buffers.iter() {
-        if let Place::Replaces(param) = buffer.place {
-            frame.pointers[id.index()] = arguments.addresses[param];
-        }
-    }
+    frame.bind(plan, arguments.addresses.iter().copied());
     let versions = || plan.steady.iter().map(|&param| arguments.versions[param]);
     if !plan.prepared.is_empty() && !versions().eq(frame.versions.iter().copied()) {
         // Nothing is prepared for any version while it is being remade.

@@ -47,6 +47,11 @@ pub enum Work {
     BlockedConv(Box<BlockedConv>),
     /// The gradient of a convolution's kernel: of (input, gradient), perhaps in blocks of channels; plain.
     KernelGradient(Box<BlockedConv>),
+    /// Images in blocks of channels from those of several phases of strides; see `step/conv/interleave.rs`.
+    Interleave {
+        strides: [usize; 2],
+        phases: Vec<Option<usize>>,
+    },
     /// Channels of an image in blocks, `[groups, each]`, as `[each, groups]`.
     Shuffle {
         channels: usize,

@@ -103,6 +103,8 @@ pub struct Model {
     module: Module,
     main: FuncId,
     options: CompileOptions,
+    /// How many of the first parameters are state.
+    pub(crate) num_state: usize,
     pub(crate) state: Declared,
     pool: Pool,
     constants: Mutex<Constants>,
@@ -130,7 +132,7 @@ pub fn compile(module: &Module, options: &CompileOptions) -> Result<Model> {
 
 /// As [`compile`], for a module that nobody else holds: its constants are let go once they are packed.
 pub fn compile_owned(module: Module, options: &CompileOptions) -> Result<Model> {
-    Model::new(module, Declared::default(), options)
+    Model::new(module, 0, Declared::default(), options)
 }
 
 /// Consumes the module: what it alone held of constants is not held on.
@@ -176,7 +178,12 @@ impl Planned {
 }
 
 impl Model {
-    pub(crate) fn new(module: Module, state: Declared, options: &CompileOptions) -> Result<Model> {
+    pub(crate) fn new(
+        module: Module,
+        num_state: usize,
+        state: Declared,
+        options: &CompileOptions,
+    ) -> Result<Model> {
         check_expanded_size(&module)?;
         let mut module = if options.fuse { rebuilt(module)? } else { module };
         let main = module.main().ok_or_else(errors::no_main)?;
@@ -186,6 +193,7 @@ impl Model {
         let model = Model {
             main,
             options: options.clone(),
+            num_state,
             state,
             pool: Pool::new(options.threads),
             constants: Mutex::new(Constants::take(&mut module)),
@@ -246,8 +254,8 @@ impl Model {
 
     /// The plan for these inputs, and where they are.
     fn stateless(&self, inputs: &[Input]) -> Result<(Arc<Planned>, Arguments)> {
-        if self.state.params > 0 {
-            return Err(errors::wrong_state_count(self.state.params, 0));
+        if self.num_state > 0 {
+            return Err(errors::wrong_state_count(self.num_state, 0));
         }
         let planned = self.planned(&self.checked_shapes(inputs.iter().map(Input::ty))?)?;
         let addresses = inputs.iter().map(Input::address).collect();
@@ -301,14 +309,14 @@ impl Model {
         let types = self.main_func().param_types();
         let inputs: Vec<(DType, &Shape)> = inputs.collect();
         if types.len() != inputs.len() {
-            let state = self.state.params;
+            let state = self.num_state;
             return Err(errors::wrong_input_count(types.len() - state, inputs.len() - state));
         }
         for (position, (&(dtype, shape), ty)) in inputs.iter().zip(types).enumerate() {
             let fits = |(dim, &size): (&Dim, &u64)| dim.known().is_none_or(|known| known == size);
             let same_rank = ty.rank() == shape.rank();
             if dtype != ty.dtype || !same_rank || !ty.dims.iter().zip(shape.iter()).all(fits) {
-                return Err(match position.checked_sub(self.state.params) {
+                return Err(match position.checked_sub(self.num_state) {
                     Some(position) => errors::wrong_input(position, ty, dtype, shape),
                     None => errors::wrong_state(position, ty, dtype, shape),
                 });

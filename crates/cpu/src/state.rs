@@ -70,7 +70,8 @@ pub fn compile_stateful(
             return Err(errors::wrong_alias(param, result, &types));
         }
     }
-    Model::new(module, Declared { params: state, aliases: aliases.to_vec() }, options)
+    let steady = (0..state).filter(|param| !aliases.iter().any(|alias| alias.0 == *param)).collect();
+    Model::new(module, state, Declared { steady, aliases: aliases.to_vec() }, options)
 }
 
 impl Model {
@@ -111,16 +112,15 @@ impl Model {
 
     /// The plan for these shapes, and where everything is. What is replaced has a new version afterwards.
     fn stateful(&self, state: &mut [&mut Variable], inputs: &[Input]) -> Result<(Arc<Planned>, Arguments)> {
-        let declared = &self.state;
-        if state.len() != declared.params {
-            return Err(errors::wrong_state_count(declared.params, state.len()));
+        if state.len() != self.num_state {
+            return Err(errors::wrong_state_count(self.num_state, state.len()));
         }
         let types = state.iter().map(|variable| (variable.tensor.dtype(), variable.tensor.shape()));
         let shapes = self.checked_shapes(types.chain(inputs.iter().map(Input::ty)))?;
         let planned = self.planned(&shapes)?;
         let mut arguments = Arguments::default();
         for (index, variable) in state.iter_mut().enumerate() {
-            let address = match declared.is_steady(index) {
+            let address = match self.state.is_steady(index) {
                 true => variable.tensor.bytes().as_ptr().cast_mut(),
                 false => variable.tensor_mut().bytes_mut().as_mut_ptr(),
             };

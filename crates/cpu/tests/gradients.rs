@@ -34,11 +34,12 @@ fn module(shapes: &[&[u64]], build: impl Fn(&mut Builder, &[ValueId]) -> Result<
 }
 
 /// Bit for bit at every level, for one thread and two.
-fn check(module: &Module, inputs: &[Tensor]) {
+fn check(module: &Module, inputs: &[Tensor], what: &str) {
     let expected = eval(module, module.main().unwrap(), inputs).unwrap();
     for isa in Isa::available() {
         for threads in [1, 2] {
-            compare(&run(module, inputs, &options(isa, threads, true)), &expected, 0.0).unwrap();
+            let actual = run(module, inputs, &options(isa, threads, true));
+            compare(&actual, &expected, 0.0).unwrap_or_else(|error| panic!("{what}, {isa:?}: {error}"));
         }
     }
 }
@@ -93,8 +94,22 @@ fn gradients_of_kernels() {
             Ok(vec![b.conv_grad_kernel(args[0], args[1], &conv, &Shape::new(&w))?])
         });
         let inputs = [whole(1, &x), whole(2, &y)];
-        check(&module, &inputs);
+        check(&module, &inputs, &format!("{case:?}"));
         let blocks = kinds(&module, &inputs).contains(&"conv kernel gradient");
         assert_eq!(blocks, case.0[3] != 2 || case.0[1] == 32, "{case:?}");
+    }
+}
+
+#[test]
+fn gradients_of_inputs() {
+    for case in &CASES {
+        let (conv, [x, w, y]) = conv_of(case);
+        let module = module(&[&y, &w], |b, args| {
+            Ok(vec![b.conv_grad_input(args[0], args[1], &conv, &Shape::new(&x))?])
+        });
+        let inputs = [whole(1, &y), whole(2, &w)];
+        check(&module, &inputs, &format!("{case:?}"));
+        let phases = kinds(&module, &inputs).contains(&"interleave");
+        assert_eq!(phases, case.3 > 1 && case.5 == 1 && case.0[3] == 1 && case.0[1] >= 8, "{case:?}");
     }
 }

@@ -82,7 +82,7 @@ impl Planner<'_> {
     pub(super) fn blocked_conv(&mut self, conv: &BlockedConv, node: &FlatNode) {
         let operands = self.operands(node);
         let [x, kernel]: [View; 2] = operands.try_into().expect("conv has two operands");
-        let (x, kernel) = (self.dense(x), self.dense(kernel));
+        let x = self.dense(x);
         if conv.blocked_input
             && suits(&conv.conv, conv.window, [conv.from[1], conv.to[1]], [conv.to[2], conv.to[3]])
         {
@@ -97,7 +97,7 @@ impl Planner<'_> {
         };
         let pack = packing(conv, input, tiles.blocks);
         let stage = stage(conv, input);
-        let flat = !stage.copies && conv.window == [1, 1];
+        let flat = !stage.copies && conv.window == [1, 1] && conv.from[2..] == conv.to[2..];
         let taps = match input {
             Input::Depthwise => vec![window_taps(conv, &stage, (0, 0, LANES))],
             _ => (0..pack.groups).map(|group| group_taps(conv, &stage, &pack, group)).collect(),

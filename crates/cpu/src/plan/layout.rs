@@ -14,6 +14,7 @@ use crate::constants::Constant;
 use crate::flat::{Flat, FlatNode, FlatType, ValueIndex, Work};
 use crate::kernel::lanes::LANES;
 use crate::recognise::Composite;
+use super::phases::{PhaseAxis, Phases, phases};
 use crate::view::Sizes;
 use pando_base::{DType, ReduceFn, Shape, Tensor};
 use pando_graph::{Conv, Dim, Op, Pad, ReduceWindow, Slice, known_dims};
@@ -52,7 +53,7 @@ impl BlockedConv {
     }
 
     /// Whether the sizes are those for which blocks are made.
-    fn is_worthy(&self) -> bool {
+    pub fn is_worthy(&self) -> bool {
         let (conv, from, to) = (&self.conv, &self.from, &self.to);
         let strides = (0..2).all(|axis| to[axis + 2] <= 1 || conv.strides[axis] <= MAX_STRIDE);
         let dense = (0..2).all(|axis| from[axis + 2] <= 1 || conv.input_dilation[axis] == 1);
@@ -97,7 +98,10 @@ fn dims(sizes: &[usize]) -> pando_graph::Dims {
 /// The function with images in blocks where convolutions make them so.
 pub fn blocked(flat: Flat) -> Flat {
     let has_blocks =
-        |node: &FlatNode| blocked_conv(&flat, node).is_some() || matches!(node.work, Work::KernelGradient(_));
+        |node: &FlatNode| {
+            let gradient = matches!(node.work, Work::KernelGradient(_)) || phases(&flat, node).is_some();
+            gradient || blocked_conv(&flat, node).is_some()
+        };
     if !flat.nodes.iter().any(has_blocks) {
         return flat;
     }
@@ -226,7 +230,9 @@ impl Layout {
 
     fn node(&mut self, node: FlatNode) {
         self.name = node.name.clone();
-        if let Some(mut conv) = blocked_conv(&self.old, &node) {
+        if let Some(phases) = phases(&self.old, &node) {
+            self.phases(&node, &phases);
+        } else if let Some(mut conv) = blocked_conv(&self.old, &node) {
             let operand = node.operands[0];
             // Depthwise kernels know only blocks; others read planes as well.
             conv.blocked_input = conv.is_depthwise() || self.blocks[operand].is_some();
@@ -240,6 +246,44 @@ impl Layout {
         } else if !self.continues(&node) {
             self.as_before(node);
         }
+    }
+
+    /// A convolution for each phase that has taps, and their pixels in turn.
+    fn phases(&mut self, node: &FlatNode, of: &Phases) {
+        let (x, kernel) = (self.in_blocks(node.operands[0]), self.plain(node.operands[1]));
+        let (mut operands, mut phases) = (Vec::new(), Vec::new());
+        for y in &of.axes[0] {
+            for x_axis in &of.axes[1] {
+                let axes = [y, x_axis];
+                if axes.iter().any(|axis| axis.taps == 0 || axis.size == 0) {
+                    phases.push(None);
+                    continue;
+                }
+                phases.push(Some(operands.len()));
+                let kernel = self.phase_kernel(kernel, axes, of.strides);
+                let mut conv = of.conv.clone();
+                for axis in 0..2 {
+                    conv.conv.padding[axis] = axes[axis].padding;
+                    conv.window[axis] = axes[axis].taps;
+                    conv.to[axis + 2] = axes[axis].size;
+                }
+                let sizes = blocked_sizes(conv.to);
+                operands.push(self.push(Work::BlockedConv(Box::new(conv)), vec![x, kernel], DType::F32, sizes));
+            }
+        }
+        let work = Work::Interleave { strides: of.strides, phases };
+        self.done(node, work, operands);
+    }
+
+    fn phase_kernel(&mut self, kernel: ValueIndex, axes: [&PhaseAxis; 2], strides: [usize; 2]) -> ValueIndex {
+        let mut sizes = self.new.values[kernel].sizes.to_vec();
+        let mut slice = Slice { begin: vec![0; 4], end: dims(&sizes), step: vec![1; 4] };
+        for axis in 0..2 {
+            slice.begin[axis + 2] = axes[axis].first as u64;
+            slice.step[axis + 2] = strides[axis] as u64;
+            sizes[axis + 2] = axes[axis].taps;
+        }
+        self.op(Op::Slice(slice), kernel, &sizes)
     }
 
     fn kernel_gradient(&mut self, node: &FlatNode, conv: &BlockedConv) {

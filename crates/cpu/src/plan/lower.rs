@@ -9,6 +9,7 @@ use crate::flat::{Flat, FlatNode, FlatType, Work};
 use crate::kernel::elementwise::convert;
 use crate::kernel::half;
 use crate::step::control::Control;
+use crate::step::conv::interleave::Interleave;
 use crate::step::fallback::Fallback;
 use crate::step::movement::{Movement, pad_views};
 use crate::step::order::Order;
@@ -49,15 +50,18 @@ impl Planner<'_> {
                 let (cond, body) = (self.child(cond)?, self.child(body)?);
                 self.control(node, Control::While { cond, body }, Some(DType::Bool))
             }
+            Work::Interleave { strides, phases } => {
+                let inputs = self.operands(node).into_iter().map(|view| self.dense(view)).collect();
+                let kind = Kind::Interleave(Interleave { strides: *strides, phases: phases.clone() });
+                let ty = &self.flat.values[node.results[0]];
+                vec![self.emit(kind, inputs, ty.dtype, &ty.sizes)]
+            }
             &Work::Shuffle { channels, groups } => vec![self.shuffle(channels, groups, node)],
             Work::Images { count, body } => {
                 let body = self.child(body)?;
                 self.control(node, Control::Images { count: *count, body }, None)
             }
-            Work::Repeat { count, body } => {
-                let body = self.child(body)?;
-                self.control(node, Control::Repeat { count: *count, body }, Some(DType::I32))
-            }
+            Work::Repeat { count, body } => self.repeat(*count, body, node)?,
         };
         for (&value, view) in node.results.iter().zip(results) {
             self.views[value] = Some(view);
@@ -84,6 +88,39 @@ impl Planner<'_> {
         }
         let drafted = program::draft(self, root, &members);
         self.attach(root, drafted.program, drafted.inputs)
+    }
+
+    /// Carried values are updated where they are; those that stay the same are the operands themselves.
+    fn repeat(&mut self, count: u64, body: &Flat, node: &FlatNode) -> Result<Vec<View>> {
+        let all = 0..node.operands.len();
+        let is_carried = |&position: &usize| body.results[position] != body.params[1 + position];
+        let carried: Vec<usize> = all.clone().filter(is_carried).collect();
+        let steady = all.clone().filter(|position| !is_carried(position)).map(|position| 1 + position);
+        let state = Declared {
+            steady: steady.collect(),
+            aliases: all.map(|position| (1 + position, position)).collect(),
+        };
+        if carried.is_empty() {
+            return Ok(self.operands(node));
+        }
+        let plan = super::plan(body, &state, self.options, self.pool, self.shared)?;
+        self.children.push(plan);
+        let body = self.children.len() - 1;
+        let operands = self.operands(node).into_iter().enumerate();
+        let inputs: Vec<View> = operands
+            .map(|(position, view)| if carried.contains(&position) { view } else { self.dense(view) })
+            .collect();
+        let mut results = inputs.clone();
+        let changes = self.changes_of(&inputs);
+        for &position in &carried {
+            let view = self.new_view(inputs[position].dtype, &inputs[position].sizes, changes);
+            results[position] = view;
+        }
+        let outputs = carried.iter().map(|&position| results[position].clone()).collect();
+        let scratch = Some(self.new_view(DType::I32, &[], Changes::EachRun));
+        let kind = Kind::Control(Control::Repeat { count, body, carried });
+        self.steps.push(Step { name: self.name.clone(), kind, inputs, outputs, scratch });
+        Ok(results)
     }
 
     fn child(&mut self, flat: &Flat) -> Result<usize> {

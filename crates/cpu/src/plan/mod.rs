@@ -17,6 +17,7 @@ pub mod layout;
 mod lower;
 mod memory;
 mod order;
+mod phases;
 mod product;
 mod program;
 mod range;
@@ -54,6 +55,8 @@ pub struct Plan {
     /// Steps that read nothing but state and constants: run when state has changed.
     pub prepared: Vec<Step>,
     pub prepared_bytes: usize,
+    /// Buffers that lie where parameters do.
+    pub replacing: Vec<(BufferId, usize)>,
     /// The parameters that those steps may read.
     pub steady: Vec<usize>,
     /// Bodies of branches and loops.
@@ -171,12 +174,11 @@ pub fn plan(
             planner.node(index, node)?;
         }
     }
-    let results = planner.results();
+    let results = planner.results(state);
     let replaced = planner.replace(state, &params, &results);
-    let results = results.into_iter().enumerate().filter(|(index, _)| !state.replaces(*index));
+    let results = results.into_iter().enumerate().filter(|(index, _)| state.replaced_by(*index).is_none());
     let results = results.map(|(_, view)| view).collect();
-    let steady = (0..state.params).filter(|&param| state.is_steady(param)).collect();
-    planner.finish(params, results, steady, &replaced)
+    planner.finish(params, results, state.steady.clone(), &replaced)
 }
 
 impl Planner<'_> {
@@ -344,10 +346,14 @@ impl Planner<'_> {
     }
 
     /// Results as [`Plan::results`] promises.
-    fn results(&mut self) -> Vec<View> {
+    fn results(&mut self, state: &Declared) -> Vec<View> {
         let flat = self.flat;
-        let results = flat.results.iter().map(|&value| {
+        let results = flat.results.iter().enumerate().map(|(index, &value)| {
             let view = self.view(value);
+            let stays = |param: usize| view == self.view(flat.params[param]);
+            if state.replaced_by(index).is_some_and(stays) {
+                return view;
+            }
             let whole = view.is_dense() && view.offset == 0;
             if whole && !matches!(self.buffers[view.buffer].place, Some(Place::Param)) {
                 return view;
@@ -402,8 +408,13 @@ impl Planner<'_> {
                 Place::Arena(offset.unwrap_or(0))
             }
         };
-        let buffers =
+        let buffers: Arena<BufferId, Buffer> =
             drafts.iter().map(|(id, draft)| Buffer { bytes: draft.bytes, place: place(id, draft) }).collect();
+        let replacing = buffers.iter().filter_map(|(id, buffer)| match buffer.place {
+            Place::Replaces(param) => Some((id, param)),
+            _ => None,
+        });
+        let replacing = replacing.collect();
         let mut plan = Plan {
             buffers,
             steps,
@@ -411,6 +422,7 @@ impl Planner<'_> {
             results,
             prepared,
             prepared_bytes,
+            replacing,
             steady,
             children: self.children,
             arena_bytes: arena_bytes.max(constant_bytes),

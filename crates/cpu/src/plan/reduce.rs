@@ -106,10 +106,9 @@ impl Planner<'_> {
         ty: &FlatType,
     ) -> View {
         let [data, indices, updates]: [View; 3] = operands.try_into().expect("scatter has three operands");
-        let [data, updates] = [data, updates].map(|view| {
-            let view = if combine.is_some() { self.widened(view) } else { view };
-            self.dense(view)
-        });
+        let [data, updates] =
+            [data, updates].map(|view| if combine.is_some() { self.widened(view) } else { view });
+        let updates = self.dense(updates);
         let indices = self.dense(indices);
         let order = Order::Scatter {
             outer: ty.sizes[..axis].iter().product(),

@@ -8,27 +8,28 @@ use super::schedule::Before;
 use super::{Changes, Draft, Place, Planner};
 use crate::step::gemm::Gemm;
 use crate::step::movement::Movement;
+use crate::step::order::Order;
 use crate::step::program::{Access, Input, Program};
 use crate::step::{Kind, Step};
 use crate::view::{BufferId, View};
 
-/// What of a function outlives its runs.
+/// What of a function outlives its runs, or those of a loop.
 #[derive(Clone, Debug, Default)]
 pub struct Declared {
-    /// How many of the first parameters are state.
-    pub params: usize,
+    /// Parameters that change rarely.
+    pub steady: Vec<usize>,
     /// Parameters and the results that replace them.
     pub aliases: Vec<(usize, usize)>,
 }
 
 impl Declared {
-    pub fn replaces(&self, result: usize) -> bool {
-        self.aliases.iter().any(|alias| alias.1 == result)
+    /// The parameter that a result replaces.
+    pub fn replaced_by(&self, result: usize) -> Option<usize> {
+        self.aliases.iter().find(|alias| alias.1 == result).map(|alias| alias.0)
     }
 
-    /// Whether a parameter is state that a run does not change.
     pub fn is_steady(&self, param: usize) -> bool {
-        param < self.params && !self.aliases.iter().any(|alias| alias.0 == param)
+        self.steady.contains(&param)
     }
 }
 
@@ -51,6 +52,9 @@ impl Planner<'_> {
         let (mut replaced, mut copies) = (Vec::new(), Vec::new());
         for &(param, result) in &state.aliases {
             let (buffer, view) = (params[param], &results[result]);
+            if view.buffer == buffer {
+                continue;
+            }
             if self.takes_over(buffer, view, &mut before) {
                 self.buffers[view.buffer].place = Some(Place::Replaces(param));
                 replaced.push(Replaced { param: buffer, buffer: view.buffer });
@@ -90,7 +94,17 @@ impl Planner<'_> {
 /// Whether a step reads a parameter only where it writes, each element before it is written; if so, made ready
 /// for it.
 fn overwrites(step: &mut Step, param: BufferId, isa: crate::isa::Isa) -> bool {
+    let output = &step.outputs[0];
+    let same = |view: &View| {
+        let dense = matches!(Input::of(view).access, Access::Dense) || view.num_elements() == 1;
+        let sizes = view.dtype.size_bytes() == output.dtype.size_bytes() && view.offset == 0;
+        dense && sizes && view.num_elements() == output.num_elements()
+    };
     let (first, program): (usize, &mut Program) = match &mut step.kind {
+        Kind::Order(Order::Scatter { .. }) => {
+            let others = step.inputs[1..].iter().any(|view| view.buffer == param);
+            return !others && same(&step.inputs[0]);
+        }
         Kind::Elementwise(program) => (0, program),
         Kind::Gemm(gemm) => match &mut **gemm {
             // Its first input is the product.
@@ -98,12 +112,6 @@ fn overwrites(step: &mut Step, param: BufferId, isa: crate::isa::Isa) -> bool {
             _ => return false,
         },
         _ => return false,
-    };
-    let output = &step.outputs[0];
-    let same = |view: &View| {
-        let dense = matches!(Input::of(view).access, Access::Dense) || view.num_elements() == 1;
-        let sizes = view.dtype.size_bytes() == output.dtype.size_bytes() && view.offset == 0;
-        dense && sizes && view.num_elements() == output.num_elements()
     };
     let mut reads = step.inputs.iter().enumerate().filter(|(_, view)| view.buffer == param);
     let operands = if first > 0 { 2 } else { 0 };

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::Step;
+use super::movement::copy;
 use crate::exec::Run;
 use crate::view::View;
 use pando_base::Result;
@@ -18,10 +19,12 @@ pub enum Control {
         cond: usize,
         body: usize,
     },
-    /// Scratch holds the iteration number.
+    /// Scratch holds the iteration number. Outputs are the carried values, by their positions among the inputs;
+    /// the others stay the same.
     Repeat {
         count: u64,
         body: usize,
+        carried: Vec<usize>,
     },
     /// The body on every part of the inputs along axis 0.
     Images {
@@ -32,6 +35,7 @@ pub enum Control {
 
 pub fn run(control: &Control, step: &Step, run: &mut Run) -> Result<()> {
     match *control {
+        Control::Repeat { count, body, ref carried } => repeat(count, body, carried, step, run),
         Control::If { then, otherwise } => {
             let taken = if read_flag(&step.inputs[0], run) { then } else { otherwise };
             run.child(taken, &step.inputs[1..])?;
@@ -51,7 +55,6 @@ pub fn run(control: &Control, step: &Step, run: &mut Run) -> Result<()> {
                 copy_results(body, step, run);
             }
         }
-        Control::Repeat { count, body } => repeat(count, body, step, run),
         Control::Images { count, body } => {
             for index in 0..count {
                 let inputs: Vec<View> = step.inputs.iter().map(|view| part(view, index, count)).collect();
@@ -65,15 +68,19 @@ pub fn run(control: &Control, step: &Step, run: &mut Run) -> Result<()> {
     }
 }
 
-fn repeat(count: u64, body: usize, step: &Step, run: &mut Run) -> Result<()> {
-    carry(step, run);
+fn repeat(count: u64, body: usize, carried: &[usize], step: &Step, run: &mut Run) -> Result<()> {
     let counter = step.scratch.as_ref().expect("a repeat has room for its counter");
-    let inputs: Vec<View> = std::iter::once(counter).chain(&step.outputs).cloned().collect();
+    let mut params = step.inputs.clone();
+    for (&position, output) in carried.iter().zip(&step.outputs) {
+        copy(&step.inputs[position], output, run);
+        params[position] = output.clone();
+    }
+    params.insert(0, counter.clone());
+    run.bind_child(body, &params)?;
     for iteration in 0..count {
         // SAFETY: the scratch is this step's own; nothing runs beside it. The counter wraps as i32 does.
         unsafe { run.memory.bytes_mut(counter) }.copy_from_slice(&(iteration as i32).to_le_bytes());
-        run.child(body, &inputs)?;
-        copy_results(body, step, run);
+        run.run_child(body)?;
     }
     Ok(())
 }

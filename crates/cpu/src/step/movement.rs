@@ -60,7 +60,8 @@ fn parts(bytes: usize, run: &Run) -> usize {
     if bytes <= ALONE_BYTES { 1 } else { run.pool.threads() * 2 }
 }
 
-fn copy(from: &View, to: &View, run: &Run) {
+/// The elements of a view, to a dense one that nobody else uses.
+pub fn copy(from: &View, to: &View, run: &Run) {
     if to.num_elements() == 0 {
         return;
     }

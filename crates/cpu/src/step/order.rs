@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::Step;
-use super::movement::read_index;
+use super::movement::{copy, read_index};
 use crate::exec::Run;
 use crate::kernel::elementwise::with_type;
 use crate::kernel::number::Reduced;
@@ -112,19 +112,22 @@ thread_local! {
     static TOTALS: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Fewer bytes are not worth a second thread.
+const ALONE_BYTES: usize = 64 << 10;
+/// Shorter rows are cheaper to combine all together than to sort by their targets.
+const WORTHY_ROW: usize = 8;
+
 fn scatter(order: &Order, step: &Step, run: &Run) {
     let &Order::Scatter { outer, rows, row, combine } = order else { return };
     let memory = run.memory;
-    // SAFETY: operands are dense; the output is this step's own, and nothing runs beside it.
-    let (data, indices, updates, output) = unsafe {
-        (
-            memory.bytes(&step.inputs[0]),
-            memory.bytes(&step.inputs[1]),
-            memory.bytes(&step.inputs[2]),
-            memory.bytes_mut(&step.outputs[0]),
-        )
+    // State that is updated in place is there already.
+    if memory.address(&step.inputs[0]) != memory.address(&step.outputs[0]) {
+        copy(&step.inputs[0], &step.outputs[0], run);
+    }
+    // SAFETY: these operands are dense, and not the output, which is this step's own.
+    let (indices, updates, output) = unsafe {
+        (memory.bytes(&step.inputs[1]), memory.bytes(&step.inputs[2]), memory.bytes_mut(&step.outputs[0]))
     };
-    output.copy_from_slice(data);
     let (dtype, count) = (step.inputs[1].dtype, step.inputs[1].num_elements());
     let targets = (0..outer * count).map(|task| {
         let index = read_index(dtype, indices, task % count).clamp(0, rows as i128 - 1) as usize;
@@ -133,14 +136,25 @@ fn scatter(order: &Order, step: &Step, run: &Run) {
     let value = step.outputs[0].dtype;
     let Some(func) = combine else {
         let size = value.size_bytes() as usize;
-        for (to, from) in targets {
-            output[to * size..][..row * size].copy_from_slice(&updates[from * size..][..row * size]);
-        }
+        // In order, so that the last update of a row stays: threads share the columns.
+        let parts = if updates.len() < ALONE_BYTES { 1 } else { run.pool.threads().min(row.max(1)) };
+        let targets: Vec<(usize, usize)> = targets.collect();
+        run.pool.run(parts, &|part| {
+            let (begin, end) = (part * row / parts, (part + 1) * row / parts);
+            for &(to, from) in &targets {
+                let from = &updates[(from + begin) * size..(from + end) * size];
+                let to = memory.address(&step.outputs[0]).wrapping_add((to + begin) * size);
+                // SAFETY: the columns of a row of the output are this task's alone.
+                unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+            }
+        });
         return;
     };
     if value == DType::F32 {
-        combine_floats(func, targets, row, updates, output);
-        return;
+        return match row >= WORTHY_ROW {
+            true => combine_rows(func, targets.collect(), row, step, run),
+            false => combine_floats(func, targets, row, updates, output),
+        };
     }
     with_type!(value, T => for (to, from) in targets {
         for i in 0..row {
@@ -152,6 +166,37 @@ fn scatter(order: &Order, step: &Step, run: &Run) {
             }
         }
     }, else unreachable!("8-bit floats go to the evaluator"));
+}
+
+/// Row by row of those that have updates: in f64, in the order of the updates, rounded once when all are in.
+fn combine_rows(func: ReduceFn, mut targets: Vec<(usize, usize)>, row: usize, step: &Step, run: &Run) {
+    targets.sort_unstable();
+    let starts: Vec<usize> =
+        (0..targets.len()).filter(|&at| at == 0 || targets[at - 1].0 != targets[at].0).collect();
+    let memory = run.memory;
+    let parts = if targets.len() * row < 4096 { 1 } else { starts.len().min(run.pool.threads() * 4) };
+    run.pool.run(parts, &|part| {
+        for group in part * starts.len() / parts..(part + 1) * starts.len() / parts {
+            let end = starts.get(group + 1).copied().unwrap_or(targets.len());
+            let group = &targets[starts[group]..end];
+            let to = memory.address(&step.outputs[0]).cast::<f32>().wrapping_add(group[0].0);
+            let updates = memory.address(&step.inputs[2]).cast::<f32>().cast_const();
+            TOTALS.with_borrow_mut(|totals| {
+                // SAFETY: rows lie in the dense tensors; each row of the result is one task's.
+                let to = unsafe { std::slice::from_raw_parts_mut(to, row) };
+                totals.clear();
+                totals.extend(to.iter().map(|&x| f64::from(x)));
+                for &(_, from) in group {
+                    // SAFETY: as above.
+                    let update = unsafe { std::slice::from_raw_parts(updates.wrapping_add(from), row) };
+                    for (total, &x) in totals.iter_mut().zip(update) {
+                        *total = f32::combine(func, *total, x.into());
+                    }
+                }
+                to.iter_mut().zip(totals.iter()).for_each(|(to, &total)| *to = total as f32);
+            });
+        }
+    });
 }
 
 /// In f64, rounded once when all updates are in.

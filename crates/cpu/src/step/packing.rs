@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::gemm::{Matrix, Shared};
+use super::conv::pack::Weights;
 use super::{Step, conv};
 use crate::exec::{Memory, Run};
 use crate::kernel::gemm::{Pairs, pack_a, pack_b, pack_pairs, split_rows};
@@ -46,14 +47,14 @@ pub unsafe fn pack(packing: &Packing, memory: Memory, view: &View, to: *mut f32,
     let to = Shared(to);
     match *packing {
         Packing::Conv(ref packing) => {
-            let from = memory.address(view).cast::<f32>();
-            // SAFETY: the weights are dense, the output was made for the packing.
-            unsafe { packing.run(from, to.address()) };
+            let from = Weights::new(memory.address(view), view);
+            // SAFETY: the view has the weights, the output was made for the packing.
+            unsafe { packing.run(from, to, pool) };
         }
         Packing::Winograd(ref packing) => {
-            let from = memory.address(view).cast::<f32>();
+            let from = Weights::new(memory.address(view), view);
             // SAFETY: as above.
-            unsafe { packing.run(from, to.address()) };
+            unsafe { packing.run(from, to, pool) };
         }
         Packing::Left { ref matrix, batch, m, k, rows } => {
             let split = split_rows(m, rows);

@@ -2,7 +2,8 @@
 //! result (`simplify.rs`), computed at once if its operands are small constants, and shared with an equal
 //! op that stands already. Finishing a function drops what its results do not need.
 //! `helpers.rs` has a method per op, `composites.rs` softmax and its like, `batch_norm.rs` one with several results, `cone.rs` values before their
-//! function is finished, `rebuild.rs` runs a whole module through a builder, `order.rs` exchanges nodes.
+//! function is finished, `rebuild.rs` runs a whole module through a builder, `order.rs` exchanges nodes,
+//! `standard.rs` recognises composites that were built elsewhere.
 
 mod batch_norm;
 mod composites;
@@ -11,6 +12,7 @@ mod helpers;
 mod order;
 mod rebuild;
 mod simplify;
+mod standard;
 #[cfg(test)]
 mod tests;
 

@@ -43,7 +43,9 @@ fn rebuild_funcs(b: &mut Builder, module: &Module, wanted: impl Fn(FuncId) -> bo
     }
     let mut funcs: Funcs = SideTable::with_default(None);
     for id in call_order(module)?.into_iter().filter(|&id| wanted(id)) {
-        funcs[id] = Some(rebuild_func(b, &module.funcs[id], &funcs)?);
+        let func = rebuild_func(b, &module.funcs[id], &funcs)?;
+        b.note_standard(func);
+        funcs[id] = Some(func);
     }
     Ok(funcs)
 }

@@ -126,6 +126,12 @@ pub unsafe fn pack_b(from: Source, k: usize, columns: usize, width: usize, to: *
 pub unsafe fn interleave(from: Source, rows: usize, k: usize, distance: usize, to: *mut f32) {
     // SAFETY: indices are below rows and k.
     unsafe {
+        if let Some(columns) = from.transposed().rows() {
+            for step in 0..k {
+                copy_few(columns.offset(step as isize * from.column), to.add(step * distance), rows);
+            }
+            return;
+        }
         let Some(lines) = from.rows() else {
             for step in 0..k {
                 for row in 0..rows {
@@ -146,6 +152,26 @@ pub unsafe fn interleave(from: Source, rows: usize, k: usize, distance: usize, t
                     *to.add(step * distance + row) = *line.add(step);
                 }
             }
+        }
+    }
+}
+
+/// Copies the rows of a tile: too few for a call that finds out how many.
+///
+/// # Safety
+/// `from` has so many elements, `to` room for them.
+#[inline(always)]
+unsafe fn copy_few(from: *const f32, to: *mut f32, count: usize) {
+    // SAFETY: as stated; the parts of 8 at both ends may overlap.
+    unsafe {
+        match count {
+            8..=16 => {
+                let parts = [from.cast::<[f32; 8]>(), from.add(count - 8).cast::<[f32; 8]>()];
+                let (low, high) = (parts[0].read_unaligned(), parts[1].read_unaligned());
+                to.cast::<[f32; 8]>().write_unaligned(low);
+                to.add(count - 8).cast::<[f32; 8]>().write_unaligned(high);
+            }
+            _ => std::ptr::copy_nonoverlapping(from, to, count),
         }
     }
 }

@@ -9,6 +9,7 @@
 #![allow(unsafe_code)]
 
 pub mod finish;
+pub mod interleave;
 pub mod kernel_gradient;
 pub mod pack;
 pub mod pool;

@@ -2,8 +2,38 @@
 
 #![allow(unsafe_code)]
 
+use crate::kernel::gemm::{Source, interleave};
 use crate::kernel::lanes::LANES;
+use crate::pool::Pool;
+use crate::step::gemm::Shared;
+use crate::view::View;
+use pando_base::DType;
 use std::ops::Range;
+
+/// Weights `[outputs, inputs of a group, height, width]` in memory, as they lie or reversed and transposed.
+#[derive(Clone, Copy)]
+pub struct Weights {
+    /// Of the first element.
+    address: Shared,
+    strides: [isize; 4],
+    /// Of the window.
+    width: usize,
+}
+
+impl Weights {
+    /// A view of four dimensions at an address.
+    pub fn new(address: *mut u8, view: &View) -> Weights {
+        let strides = [0, 1, 2, 3].map(|axis| view.strides[axis]);
+        Weights { address: Shared(address.cast()), strides, width: view.sizes[3].max(1) }
+    }
+
+    /// The address of a weight; taps are those of the window in rows.
+    pub fn at(&self, output: usize, input: usize, tap: usize) -> *const f32 {
+        let index = [output, input, tap / self.width, tap % self.width];
+        let offset = index.iter().zip(self.strides).map(|(&index, stride)| index as isize * stride);
+        self.address.address().cast_const().wrapping_offset(offset.sum())
+    }
+}
 
 /// Output blocks made together, of one group of channels.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,29 +115,30 @@ impl Packing {
     }
 
     /// # Safety
-    /// `from` has the weights, dense; `to` has room for [`Packing::elements`].
-    pub unsafe fn run(&self, from: *const f32, to: *mut f32) {
-        // SAFETY: passed on.
-        unsafe {
-            if self.depthwise {
-                return self.pack_depthwise(from, to);
-            }
-            for piece in self.pieces() {
-                self.pack_piece(&piece, from, to.add(piece.weights));
-            }
+    /// The weights lie in memory; `to` has room for [`Packing::elements`].
+    pub unsafe fn run(&self, from: Weights, to: Shared, pool: &Pool) {
+        if self.depthwise {
+            // SAFETY: passed on.
+            return unsafe { self.pack_depthwise(from, to.address()) };
         }
+        let pieces = self.pieces();
+        pool.run(pieces.len(), &|index| {
+            let piece = &pieces[index];
+            // SAFETY: passed on; pieces have parts of their own.
+            unsafe { self.pack_piece(piece, from, to.address().add(piece.weights)) };
+        });
     }
 
     /// # Safety
     /// As [`Packing::run`].
-    unsafe fn pack_depthwise(&self, from: *const f32, to: *mut f32) {
+    unsafe fn pack_depthwise(&self, from: Weights, to: *mut f32) {
         for channel in 0..self.outputs.next_multiple_of(LANES) {
             for tap in 0..self.window {
                 let at = (channel / LANES * self.window + tap) * LANES + channel % LANES;
                 // SAFETY: channels and taps are those of the weights.
                 unsafe {
                     let inside = channel < self.outputs;
-                    *to.add(at) = if inside { *from.add(channel * self.window + tap) } else { 0.0 };
+                    *to.add(at) = if inside { *from.at(channel, 0, tap) } else { 0.0 };
                 }
             }
         }
@@ -115,19 +146,29 @@ impl Packing {
 
     /// # Safety
     /// As [`Packing::run`], for a piece.
-    unsafe fn pack_piece(&self, piece: &Piece, from: *const f32, mut to: *mut f32) {
+    unsafe fn pack_piece(&self, piece: &Piece, from: Weights, mut to: *mut f32) {
         let per_group = self.outputs / self.groups;
         let own = piece.group * per_group..(piece.group + 1) * per_group;
         for (block, first, lanes) in self.input_blocks(piece.group) {
             let channel = block * self.lanes + first - piece.group * self.inputs;
             for tap in 0..self.window {
+                let outputs = own.end.saturating_sub(piece.block * LANES).min(piece.blocks * LANES);
+                if outputs == piece.blocks * LANES && own.contains(&(piece.block * LANES)) {
+                    let [row, column, ..] = from.strides;
+                    let address = from.at(piece.block * LANES, channel, tap).cast();
+                    let source = Source { address, dtype: DType::F32, row, column };
+                    // SAFETY: as below.
+                    unsafe { interleave(source, outputs, lanes, outputs, to) };
+                    to = to.wrapping_add(lanes * outputs);
+                    continue;
+                }
                 for input in channel..channel + lanes {
                     for lane in 0..piece.blocks * LANES {
                         let output = piece.block * LANES + lane;
                         // SAFETY: outputs of the group, inputs of a group and taps are those of the weights.
                         unsafe {
-                            let at = (output * self.inputs + input) * self.window + tap;
-                            *to.add(lane) = if own.contains(&output) { *from.add(at) } else { 0.0 };
+                            let inside = own.contains(&output);
+                            *to.add(lane) = if inside { *from.at(output, input, tap) } else { 0.0 };
                         }
                     }
                     to = to.wrapping_add(piece.blocks * LANES);

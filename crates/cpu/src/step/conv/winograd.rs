@@ -14,6 +14,9 @@
 
 use super::TASK_BYTES;
 use super::finish::FinishSpec;
+use super::pack::Weights;
+use crate::pool::Pool;
+use crate::step::gemm::Shared;
 use crate::exec::{Line, Memory, Run};
 use crate::kernel::conv::{Tap, Tile, Tiles};
 use crate::kernel::finish::Finish;
@@ -60,19 +63,20 @@ impl Packing {
     }
 
     /// # Safety
-    /// `from` has the weights, dense; `to` has room for [`Packing::elements`].
-    pub unsafe fn run(&self, from: *const f32, to: *mut f32) {
-        for piece in pieces(self.outputs, self.blocks) {
+    /// The weights lie in memory; `to` has room for [`Packing::elements`].
+    pub unsafe fn run(&self, from: Weights, to: Shared, pool: &Pool) {
+        let pieces: Vec<Range<usize>> = pieces(self.outputs, self.blocks).collect();
+        pool.run(pieces.len(), &|index| {
+            let piece = &pieces[index];
             let lanes = piece.len() * LANES;
-            let base = to.wrapping_add(piece.start * LANES * POINTS * self.inputs);
+            let base = to.address().wrapping_add(piece.start * LANES * POINTS * self.inputs);
             for input in 0..self.inputs {
                 for lane in 0..lanes {
                     let output = piece.start * LANES + lane;
                     let points = if output < self.outputs {
                         // SAFETY: the weights of an output and an input channel.
-                        transformed(unsafe {
-                            &*from.add((output * self.inputs + input) * 9).cast::<[f32; 9]>()
-                        })
+                        let tap = |tap: usize| unsafe { *from.at(output, input, tap) };
+                        transformed(&std::array::from_fn(tap))
                     } else {
                         [0.0; POINTS]
                     };
@@ -82,7 +86,7 @@ impl Packing {
                     }
                 }
             }
-        }
+        });
     }
 }
 
