@@ -31,6 +31,8 @@ class Runner:
             begin = counters.now()
             index = plan.index(iteration, step, replica)
             inputs = [plan.part(tensor, index) for tensor in tensors]
+            if self._synthetic:
+                inputs = [_random(tensor) for tensor in inputs]
             if not self._synthetic:
                 counters.add("input", begin, counters.now())
             outputs = self._device.run(self._programs[replica], inputs)
@@ -75,6 +77,12 @@ class Runner:
         join = np.stack if parts[0].dim() == 0 else np.concatenate
         joined = torch.from_numpy(join([array.numpy() for array in arrays]))
         return joined.view(torch.bfloat16) if parts[0].dtype is torch.bfloat16 else joined
+
+
+def _random(tensor):
+    """Random normal numbers in the place of an input."""
+    numbers = np.random.default_rng(0).standard_normal(tuple(tensor.shape), np.float32)
+    return torch.from_numpy(np.asarray(numbers)).to(tensor.dtype)
 
 
 def _sum(parts):

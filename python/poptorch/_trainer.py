@@ -217,7 +217,9 @@ class Trainer:
             settings = dict(description.groups[group])
             for name in settings if weight is not None else ():
                 value = self._overrides.get(f"{_PARAMETERS[name]}___specific___{weight.name}")
-                settings[name] = settings[name] if value is None else float(value)
+                # The same number in float32 is no news: our own has more digits.
+                if value is not None and float(value) != float(torch.tensor(settings[name])):
+                    settings[name] = float(value)
             changed = _with_groups(description, group, settings)
             for name, value in optimizers(changed, self._programs._stochastic)[group].hyperparameters():
                 device.write(hyper_name(group, name), torch.tensor(value, dtype=torch.float32))

@@ -3,6 +3,7 @@ of computing them would hide what they are."""
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -18,9 +19,33 @@ FUNCTIONS: dict = {}
 
 
 class FunctionMode(TorchFunctionMode):
+    """Sees calls of torch's own functions, but not those that functions of `torch.nn.functional` make of each other:
+    while it is active, the names there stand for what is captured as a whole."""
+
     def __init__(self, capture):
         super().__init__()
         self.capture = capture
+        self._replaced: dict[str, object] = {}
+
+    def __enter__(self):
+        for function in FUNCTIONS:
+            if getattr(F, function.__name__, None) is function:
+                self._replaced[function.__name__] = function
+                setattr(F, function.__name__, self._replacement(function))
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        for name, function in self._replaced.items():
+            setattr(F, name, function)
+        return super().__exit__(*error)
+
+    def _replacement(self, function):
+        @functools.wraps(function)
+        def replacement(*args, **kwargs):
+            result = FUNCTIONS[function](self.capture, *args, **kwargs)
+            return function(*args, **kwargs) if result is NotImplemented else result
+
+        return replacement
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         whole = FUNCTIONS.get(func)
@@ -95,13 +120,13 @@ def attention(capture, query, key, value, attn_mask=None, dropout_p=0.0, is_caus
     return capture.wrap(result, query.dtype, needs_grad(capture, *tensors), "attention")
 
 
-@whole(torch.ctc_loss)
-def ctc_loss(capture, log_probs, targets, input_lengths, target_lengths, *args):
+@whole(F.ctc_loss)
+def ctc_loss(capture, log_probs, targets, input_lengths, target_lengths, *args, **kwargs):
     """With lists of lengths torch would read the targets."""
     if isinstance(input_lengths, torch.Tensor):
         return NotImplemented
     lengths = (torch.tensor(list(lengths)) for lengths in (input_lengths, target_lengths))
-    return torch.ctc_loss(log_probs, targets, *lengths, *args)
+    return F.ctc_loss(log_probs, targets, *lengths, *args, **kwargs)
 
 
 def _repeated_heads(x: Value, heads: int) -> Value:

@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensor,
     FakeTensorMode,
 )
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .._pando import Error
 from ._alias import Tracked, View
@@ -291,8 +291,13 @@ class Capture(TorchDispatchMode):
         """Writes a value, converted and broadcast, to a tensor."""
         if value is not None:
             value = value.to(graph_type(target.dtype)).broadcast(tuple(target.shape))
+        tracked = self.tracked(target)
+        if value is not None and not torch.is_grad_enabled() and self.training and tracked.needs_grad:
+            # Autograd does not see the write: gradients flow to what was there.
+            old, needs_grad = tracked.read(), True
+            value = value.eq(old).select(old, old + self.detached(value - old))
         try:
-            self.tracked(target).write(value, needs_grad and target.dtype.is_floating_point)
+            tracked.write(value, needs_grad and target.dtype.is_floating_point)
         except NotImplementedError as error:
             self.note("a write in place", str(error))
 
@@ -329,7 +334,8 @@ class Capture(TorchDispatchMode):
         if tensor.layout != torch.strided or tensor.is_quantized:
             raise Error(f"a tensor of layout {tensor.layout} is used; only dense tensors are supported")
         dtype = graph_type(tensor.dtype)
-        array = memory(tensor)
+        with _disable_current_modes():
+            array = memory(tensor)
         tracked = Tracked(self.emitter.value(self.emitter.native.constant(location(array, dtype))))
         if len(self.emitter.frames) == 1:
             self._note_history(tensor)

@@ -16,6 +16,7 @@ mod groups;
 pub mod layout;
 mod lower;
 mod memory;
+mod norms;
 mod order;
 mod phases;
 mod product;

@@ -15,15 +15,15 @@
 use super::TASK_BYTES;
 use super::finish::FinishSpec;
 use super::pack::Weights;
-use crate::pool::Pool;
-use crate::step::gemm::Shared;
 use crate::exec::{Line, Memory, Run};
 use crate::kernel::conv::{Tap, Tile, Tiles};
 use crate::kernel::finish::Finish;
 use crate::kernel::gemm::split_rows;
 use crate::kernel::lanes::LANES;
 use crate::kernel::winograd::{Area, POINTS, Transforms};
+use crate::pool::Pool;
 use crate::step::Step;
+use crate::step::gemm::Shared;
 use crate::step::program::Program;
 use std::cell::RefCell;
 use std::ops::Range;
@@ -71,6 +71,8 @@ impl Packing {
             let lanes = piece.len() * LANES;
             let base = to.address().wrapping_add(piece.start * LANES * POINTS * self.inputs);
             for input in 0..self.inputs {
+                // Together, because the places of different points may share their set of the cache.
+                let mut rows = [[0f32; 2 * LANES]; POINTS];
                 for lane in 0..lanes {
                     let output = piece.start * LANES + lane;
                     let points = if output < self.outputs {
@@ -80,9 +82,13 @@ impl Packing {
                     } else {
                         [0.0; POINTS]
                     };
-                    for (point, &value) in points.iter().enumerate() {
-                        // SAFETY: the piece's part of the packed weights.
-                        unsafe { *base.add((point * self.inputs + input) * lanes + lane) = value };
+                    rows.iter_mut().zip(points).for_each(|(row, value)| row[lane] = value);
+                }
+                for (point, row) in rows.iter().enumerate() {
+                    // SAFETY: the piece's part of the packed weights, and a row of at most two blocks.
+                    unsafe {
+                        let to = base.add((point * self.inputs + input) * lanes);
+                        std::ptr::copy_nonoverlapping(row.as_ptr(), to, lanes);
                     }
                 }
             }
