@@ -51,6 +51,8 @@ class FunctionMode(TorchFunctionMode):
         kwargs = kwargs or {}
         if isinstance(func, functools.partial):
             return _shown_to_modes(func, args, kwargs)
+        if func in _REWRITTEN:
+            args, kwargs = _REWRITTEN[func](*args, **kwargs)
         if func in FUNCTIONS:
             result = self._whole(func, args, kwargs)
             if result is not NotImplemented:
@@ -134,13 +136,15 @@ def attention(capture, query, key, value, attn_mask=None, dropout_p=0.0, is_caus
     return capture.wrap(result, query.dtype, needs_grad(capture, *tensors), "attention")
 
 
-@whole(F.ctc_loss)
-def ctc_loss(capture, log_probs, targets, input_lengths, target_lengths, *args, **kwargs):
+def _lengths_as_tensors(log_probs, targets, input_lengths, target_lengths, *args, **kwargs):
     """With lists of lengths torch would read the targets."""
-    if isinstance(input_lengths, torch.Tensor):
-        return NotImplemented
-    lengths = (torch.tensor(list(lengths)) for lengths in (input_lengths, target_lengths))
-    return F.ctc_loss(log_probs, targets, *lengths, *args, **kwargs)
+    lengths = [one if isinstance(one, torch.Tensor) else torch.tensor(list(one)) for one in
+               (input_lengths, target_lengths)]
+    return (log_probs, targets, *lengths, *args), kwargs
+
+
+#: Functions that get other arguments.
+_REWRITTEN = {F.ctc_loss: _lengths_as_tensors}
 
 
 def _repeated_heads(x: Value, heads: int) -> Value:
