@@ -211,8 +211,8 @@ class Capture(TorchDispatchMode):
             with self.fake_mode:
                 return func(*args, **kwargs)
         except (DynamicOutputShapeException, DataDependentOutputException):
-            self.note(func, "the size of its result depends on values")
             self.check_problems()
+            raise UnknownSize(func, ".".join(self.path)) from None
 
     def translate(self, func, handler, args, kwargs, out) -> list[Value | None]:
         """The values of the results, None where they cannot be had."""
@@ -393,6 +393,20 @@ class Capture(TorchDispatchMode):
             where = ", ".join(path or "the top level" for path in paths[:4]) + (", ..." if len(paths) > 4 else "")
             lines.append(f"{name}{': ' + reason if reason else ''} (in {where})")
         raise Error("these operators are not supported:\n  " + "\n  ".join(lines))
+
+
+class UnknownSize(DynamicOutputShapeException):
+    """As torch calls it, saying more."""
+
+    def __init__(self, func, path: str):
+        super().__init__(func)
+        self._where = path or "the top level"
+
+    def __str__(self) -> str:
+        return (
+            f"the size of the result of {self.func} in {self._where} depends on values, which are not known before the"
+            " program runs; keep sizes fixed, with torch.where in place of indexing by a mask"
+        )
 
 
 class Unknown(Exception):
