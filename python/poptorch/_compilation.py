@@ -5,6 +5,9 @@ import contextlib
 import torch
 from torch.overrides import TorchFunctionMode
 
+from pando import _pando
+
+from ._arguments import flatten
 from ._blocks import Blocks
 from ._errors import createPoptorchError
 from .enums import OverlapMode
@@ -37,6 +40,8 @@ class Compilation:
         self.losses = []
         self.wraps_loss = False  # whether the last loss is an identity_loss
         self.prints = []
+        self.watched = [] if options.Precision.exists("enableFloatingPointChecks") and (
+            options.Precision.enableFloatingPointChecks) else None  # floats that have to be finite
         self.checkpoints = []
         self.multi_convs = []
         self.overlaps = []
@@ -104,6 +109,23 @@ class Compilation:
             raise createPoptorchError(f"{name} is not supported with PipelinedExecution; use ShardedExecution")
         if not self.options.TensorLocations.numIOTilesSet:
             raise createPoptorchError(f"{name} needs tiles for input and output: set TensorLocations.numIOTiles")
+
+    def watch(self, result):
+        """Remembers floats for the check of floating-point exceptions."""
+        if self.watched is not None:
+            self.watched += [leaf for leaf in flatten(result)
+                             if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
+        return result
+
+    def finite(self):
+        """`bool[]`: no input and no result of an operation is infinite or not a number. None if nobody asks."""
+        if self.watched is None:
+            return None
+        emitter = self.capture.emitter
+        floats = [t for t in self.inputs if t.is_floating_point()] + self.watched
+        values = {tracked.read() for tracked in (getattr(t, "_pando", None) for t in floats) if tracked is not None}
+        values = [value.id for value in values if value is not None and value.frame is emitter.frame]
+        return emitter.value(_pando.all_finite(emitter.native, sorted(set(values))))
 
     # Names.
 
@@ -185,7 +207,7 @@ class FunctionWatch(TorchFunctionMode):
         if func in _LAYERS:
             args, kwargs = _in_type_of_activations(args, kwargs)
         if func not in _LOSS_FUNCTIONS:
-            return func(*args, **kwargs)
+            return state.watch(func(*args, **kwargs))
         with state.hidden_losses():
             result = func(*args, **kwargs)
         state.mark_loss(result)

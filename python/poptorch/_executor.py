@@ -8,7 +8,7 @@ import torch
 
 from pando.torch._types import TORCH_TYPES
 
-from . import _export, _impl, _placement, _prediction, _signature
+from . import _export, _impl, _ir, _placement, _prediction, _signature
 from ._arguments import rebuild
 from ._batches import Plan
 from ._blocks import module_repr
@@ -147,10 +147,13 @@ class PoplarExecutor:
             _placement.check(built.compilation.blocks, options, plan, self._training)
             self._check_buffers(built, plan)
             built.extra["prints"] = [self._value_of(tensor) for tensor, _, _ in built.compilation.prints]
+            finite = built.compilation.finite()
+            built.extra["prints"] += [] if finite is None else [finite]
             programs, state = self._trainer.programs(built, plan) if self._training else self._inference(built)
             self._names = {one.name: one.tensor for one in built.captured.state if one.tensor is not None}
             state = {**state, **self._model_state(), "seed": self._seed()}
             self._runner = self._make_runner(built, plan, programs, state)
+        _ir.export_if_asked(self._runner.program)
         folder = _prediction.report_folder(options, self._training)
         if folder is not None:
             _prediction.write_report(self._runner.program, _placement.num_ipus(built.compilation.blocks), folder)
@@ -193,6 +196,7 @@ class PoplarExecutor:
             written, bool(options._Popart.options.get("syntheticDataMode")),
         )
         runner.program = programs[base]
+        runner.checks_finite = built.compilation.watched is not None
         runner.prints = [form for _, form, _ in built.compilation.prints]
         return runner
 
@@ -419,6 +423,10 @@ class PoplarExecutor:
         if short_name not in names:
             raise createPoptorchError(f"There is no anchored tensor {short_name}; there are: {', '.join(names) or 'none'}")
         return self._runner.anchored[names.index(short_name)]
+
+    def _debugGetPopartIR(self):
+        self._require_compiled()
+        return _ir.as_json(self._built, self._runner.program, self._trainer)
 
     def _require_compiled(self):
         if self._device is None:

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from ._device import copy_into
+from ._errors import createPoptorchError
 from ._perf import Counters
 from ._print_tensor import print_array
 
@@ -21,6 +22,7 @@ class Runner:
         self.counters = None
         self.prints = []  # formats
         self.anchored = []
+        self.checks_finite = False
 
     def run(self, tensors):
         """The outputs of a call, joined."""
@@ -64,6 +66,11 @@ class Runner:
             copy_into(inputs[position], next(rest))
         for form in self.prints:
             print_array(form, next(rest).numpy())
+        if self.checks_finite and not next(rest).item():
+            raise createPoptorchError(
+                "Floating-point exception: a value of the model is infinite or not a number "
+                "(Precision.enableFloatingPointExceptions is on)"
+            )
         self.anchored = list(rest)
         return results
 

@@ -48,6 +48,18 @@ class Trainer:
         """The user's optimizer."""
         return self._optimizer
 
+    def rule(self):
+        """The name of the compiled update."""
+        return self._description.rule
+
+    def has_momentum(self):
+        """Does the update keep a velocity?"""
+        return any("momentum" in group for group in self._description.groups)
+
+    def weights(self):
+        """Names of the trained weights."""
+        return [weight.name for weight in self._programs.weights]
+
     def tensor_names(self):
         """Names of gradients, new weights and numbers."""
         names = []

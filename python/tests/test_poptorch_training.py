@@ -213,7 +213,7 @@ def test_a_network_learns_digits():
     loader = poptorch.DataLoader(options, data, batch_size=16, shuffle=True)
     model = Network()
     training = poptorch.trainingModel(model, options, poptorch.optim.AdamW(model.parameters(), lr=3e-3))
-    for _ in range(4):
+    for _ in range(10):
         for images, labels in loader:
             training(images, labels)
     training.detachFromDevice()
