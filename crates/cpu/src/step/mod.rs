@@ -34,6 +34,8 @@ pub struct Step {
 
 pub enum Kind {
     Elementwise(program::Program),
+    /// Elementwise steps on the same elements: each may read what those before have made.
+    Together(Vec<Step>),
     Movement(movement::Movement),
     Gemm(Box<gemm::Gemm>),
     Attention(Box<attention::Attention>),
@@ -59,7 +61,8 @@ pub enum Kind {
 impl Step {
     pub fn run(&self, run: &mut Run) -> Result<()> {
         match &self.kind {
-            Kind::Elementwise(program) => elementwise::run(program, self, run),
+            Kind::Elementwise(_) => elementwise::run(std::slice::from_ref(self), run),
+            Kind::Together(parts) => elementwise::run(parts, run),
             Kind::Movement(movement) => movement::run(movement, self, run),
             Kind::Gemm(gemm) => gemm::run(gemm, self, run),
             Kind::Attention(attention) => attention::run(attention, self, run),
@@ -87,7 +90,7 @@ impl Step {
     /// What a profile calls this kind of step.
     pub fn kind_name(&self) -> &'static str {
         match &self.kind {
-            Kind::Elementwise(_) => "elementwise",
+            Kind::Elementwise(_) | Kind::Together(_) => "elementwise",
             Kind::Movement(movement) => movement.name(),
             Kind::Gemm(gemm) if matches!(gemm.right, gemm::Right::Windows(_)) => "conv",
             Kind::Gemm(_) => "gemm",
