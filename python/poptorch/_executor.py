@@ -8,7 +8,7 @@ import torch
 
 from pando.torch._types import TORCH_TYPES
 
-from . import _export, _impl, _ir, _placement, _prediction, _signature
+from . import _export, _hardware, _impl, _ir, _placement, _prediction, _signature
 from ._arguments import rebuild
 from ._batches import Plan
 from ._blocks import module_repr
@@ -46,6 +46,7 @@ class PoplarExecutor:
         self._signature = None
         self._reset()
         self._trainer = None
+        watch(model, self)
         if training:
             self._trainer = Trainer(self, optimizer)
             self._user_model.__dict__["destroy"] = Destroy(self)
@@ -59,10 +60,14 @@ class PoplarExecutor:
         self._host_is_stale = False
         self._compilation_time = None
         self._cycle_count = None
+        self._ipu = None
         self._has_run = False
         self._names = {}
         self._warned = set()
         self._version = 0
+
+    def _group_replicas(self, tensor, comm_group_type, shards, variable_retrieval_mode):
+        raise createPoptorchError("Weights that differ between replicas (replicaGrouping) are not supported")
 
     # Calls.
 
@@ -137,10 +142,19 @@ class PoplarExecutor:
             self.attachToDevice()
 
     def _compile(self, arguments):
+        try:
+            self._compile_for_device(arguments)
+        except BaseException:
+            if self._device is None:
+                _hardware.release(self)
+            raise
+
+    def _compile_for_device(self, arguments):
         start = time.perf_counter()
         options = self._options
         validate(options.toDict())
         plan = Plan.of(options, self._training)
+        self._before_compilation(plan)
         with _impl.compile_hooks():
             built = build(self._user_model, options, self._training, arguments, plan)
             self._built, self._arguments = built, arguments
@@ -158,7 +172,30 @@ class PoplarExecutor:
         if folder is not None:
             _prediction.write_report(self._runner.program, _placement.num_ipus(built.compilation.blocks), folder)
         watch(self._user_model, self)
+        core(20, "Finished Poplar compilation")
         self._compilation_time = datetime.timedelta(seconds=time.perf_counter() - start)
+
+    def _before_compilation(self, plan):
+        """Looks for IPUs: takes them now if the connection is to be there always."""
+        if not claims_hardware() or self._options.connection_type is ConnectionType.Never:
+            return
+        always = self._options.connection_type is ConnectionType.Always
+        wanted = self._options.ipu_id
+        first = _hardware.acquire(self, plan.replicas, wanted) if always else wanted or 0
+        core(20, f"Acquired {plan.replicas} IPU(s): running on device Id {first}")
+        if always:
+            self._ipu = first
+            core(20, f"Attached to device {first}")
+
+    def _take_ipus(self):
+        if claims_hardware() and self._ipu is None:
+            self._ipu = _hardware.acquire(self, self._runner.replicas, self._options.ipu_id)
+            core(20, f"Attached to device {self._ipu}")
+
+    def _give_up_ipus(self):
+        if self._ipu is not None:
+            _hardware.release(self)
+            self._ipu = None
 
     def _check_buffers(self, built, plan):
         known = {state.name for state in built.captured.state if state.kind == "buffer"}
@@ -196,6 +233,7 @@ class PoplarExecutor:
             written, bool(options._Popart.options.get("syntheticDataMode")),
         )
         runner.program = programs[base]
+        runner.replicas = plan.replicas
         runner.checks_finite = built.compilation.watched is not None
         runner.prints = [form for _, form, _ in built.compilation.prints]
         return runner
@@ -320,6 +358,7 @@ class PoplarExecutor:
         )
         if self._attached:
             raise createPoptorchError("Device is already attached")
+        self._take_ipus()
         self._attached = True
         self.copyWeightsToDevice()
         if self._trainer is not None:
@@ -333,6 +372,7 @@ class PoplarExecutor:
         self.copyWeightsToHostIfNeeded()
         if self._trainer is not None:
             self._trainer.detached()
+        self._give_up_ipus()
         self._attached = False
 
     def destroy(self):
@@ -345,6 +385,7 @@ class PoplarExecutor:
         if self._trainer is not None:
             self._trainer.destroyed()
         unwatch(self._user_model, self)
+        self._give_up_ipus()
         self._reset()
 
     # Files.
