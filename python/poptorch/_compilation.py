@@ -189,6 +189,13 @@ class FunctionWatch(TorchFunctionMode):
         args, kwargs = _on_this_device(args, kwargs)
         if func in _CONVOLUTIONS:
             state.count_convolution()
+        if func in _REFUSED:
+            _REFUSED[func](*args, **kwargs)
+        if func is torch.nn.functional.group_norm and state.options._Popart.options.get(
+            "groupNormStridedChannelGrouping"
+        ):
+            args, kwargs, undo = _strided_groups(*args, **kwargs)
+            return undo(func(*args, **kwargs))
         if func in _LAYERS:
             args, kwargs = _in_type_of_activations(args, kwargs)
         if func not in _LOSS_FUNCTIONS:
@@ -197,6 +204,40 @@ class FunctionWatch(TorchFunctionMode):
             result = func(*args, **kwargs)
         state.mark_loss(result)
         return result
+
+
+def _strided_groups(x, num_groups, weight=None, bias=None, eps=1e-5):
+    """Group norm whose groups take every `num_groups`-th channel: the channels in another order, and back."""
+    channels = torch.arange(x.shape[1])
+    order = channels.reshape(-1, num_groups).t().reshape(-1)
+    back = channels.reshape(num_groups, -1).t().reshape(-1)
+
+    def ordered(parameter):
+        return None if parameter is None else parameter.index_select(0, order)
+
+    args = (x.index_select(1, order), num_groups, ordered(weight), ordered(bias), eps)
+    return args, {}, lambda result: result.index_select(1, back)
+
+
+def _check_one_hot(tensor, num_classes=-1):
+    if num_classes == -1:
+        raise createPoptorchError("OneHot num classes must be specified and must be constant.")
+
+
+def _check_bincount(tensor, weights=None, minlength=0):
+    if not minlength:
+        raise createPoptorchError(
+            "Bincount `minlength` must be specified and must be a constant. On the IPU MK2 platform the minimum length "
+            "is also the maximum length"
+        )
+
+
+# Functions whose result's size would depend on elements.
+_REFUSED = {
+    torch.nn.functional.one_hot: _check_one_hot,
+    torch.bincount: _check_bincount,
+    torch.Tensor.bincount: _check_bincount,
+}
 
 
 def _in_type_of_activations(args, kwargs):

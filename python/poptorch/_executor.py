@@ -61,6 +61,7 @@ class PoplarExecutor:
         self._compilation_time = None
         self._cycle_count = None
         self._ipu = None
+        self._has_random_state = False
         self._has_run = False
         self._names = {}
         self._warned = set()
@@ -152,6 +153,8 @@ class PoplarExecutor:
     def _compile_for_device(self, arguments):
         start = time.perf_counter()
         options = self._options
+        if options.ipu_model is not None:
+            core(20, f"From the user configuration: Ipu model: {'Enabled' if options.ipu_model else 'Disabled'}")
         validate(options.toDict())
         plan = Plan.of(options, self._training)
         self._before_compilation(plan)
@@ -295,6 +298,7 @@ class PoplarExecutor:
         return True
 
     def _copy_to_host(self):
+        logger.debug("Writing weights from IPU to host")
         self._host_is_stale = False  # first: copying uses the tensors
         for name, tensor in self._names.items():
             copy_into(plain_view(tensor), self._device.read(name))
@@ -360,6 +364,7 @@ class PoplarExecutor:
             raise createPoptorchError("Device is already attached")
         self._take_ipus()
         self._attached = True
+        self._log_random("Setting")
         self.copyWeightsToDevice()
         if self._trainer is not None:
             self._trainer.attached()
@@ -372,7 +377,9 @@ class PoplarExecutor:
         self.copyWeightsToHostIfNeeded()
         if self._trainer is not None:
             self._trainer.detached()
+        self._log_random("Reading")
         self._give_up_ipus()
+        core(10, "Detached from device")
         self._attached = False
 
     def destroy(self):
@@ -400,15 +407,16 @@ class PoplarExecutor:
         """Writes the compiled model to a file, with the module, its weights and its optimizer if `export_model`."""
         self._require_compiled()
         self.copyWeightsToHostIfNeeded()
-        model = optimizer = random = None
+        model = optimizer = random = state = None
         if export_model:
             model, optimizer = self._user_model, self._trainer.optimizer if self._training else None
+            state = self._trainer.optimizer_state() if self._training and self._attached else None
         if save_rng_state and self._attached:
-            core(10, "Reading random seed and RNG state")
+            self._log_random("Reading")
             random = {name: self._device.read(name) for name in self._device.names() if name in _RANDOM}
         destroy = self._user_model.__dict__.pop("destroy", None) if self._training else None
         try:
-            _export.write(filename, self._training, self._arguments, self._options, model, optimizer, random)
+            _export.write(filename, self._training, self._arguments, self._options, model, optimizer, random, state)
         finally:
             if destroy is not None:
                 self._user_model.__dict__["destroy"] = destroy
@@ -424,14 +432,25 @@ class PoplarExecutor:
     def _load(self, file):
         args, kwargs = file.call()
         self._compile(self._bind(args, kwargs))
+        if self._training:
+            self._trainer.preload(file.optimizer_state())
+        for name, tensor in (file.random() or {}).items():
+            self._device.write(name, tensor)
+        self._has_random_state = file.random() is not None
         if self._options.connection_type is ConnectionType.Always:
             self.attachToDevice()
-        core(10, f"Setting random seed to {self._device.read('seed').tolist()}")
-        random = file.random()
-        if random is not None:
+        else:
+            self._log_random("Setting")
+
+    def _log_random(self, verb):
+        """The seed, and how far random numbers have come if the model has run."""
+        if verb == "Reading":
+            core(10, "Reading random seed")
+            core(10, "Reading RNG state")
+            return
+        core(10, f"Setting random seed to {self._device.read('seed')[0].item()}")
+        if self._has_random_state or self._has_run:
             core(10, "Setting RNG state")
-            for name, tensor in random.items():
-                self._device.write(name, tensor)
 
     @property
     def rng_state(self):
