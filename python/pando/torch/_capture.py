@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.distributions
 import torch.utils._pytree as pytree
 
 from .. import _pando
@@ -176,6 +177,10 @@ def _run(capture: Capture, function: Callable, args, kwargs):
         torch.nn.modules.module.register_module_forward_pre_hook(enter),
         torch.nn.modules.module.register_module_forward_hook(leave, always_call=True),
     ]
+    distributions = torch.distributions.Distribution
+    validates = distributions._validate_args
+    # Checks of values, which are not known.
+    distributions.set_default_validate_args(False)
     try:
         with torch.enable_grad(), FunctionMode(capture), capture:
             return function(*args, **kwargs)
@@ -183,6 +188,7 @@ def _run(capture: Capture, function: Callable, args, kwargs):
         for hook in hooks:
             hook.remove()
         _active.pop()
+        distributions.set_default_validate_args(validates)
         capture.release()
 
 

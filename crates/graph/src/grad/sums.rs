@@ -89,13 +89,10 @@ fn part(b: &Builder, term: ValueId) -> Option<Part> {
     let plain = more.is_none() && low[axis] >= 0 && high[axis] >= 0 && interior.iter().all(|&gap| gap == 0);
     let source = node.operands[0];
     let size = b.ty(source).dims[axis].known()?;
-    let begin = low[axis] as u64;
-    (plain && b.splat_of(node.operands[1]) == Some(0.0)).then_some(Part {
-        term,
-        source,
-        axis,
-        begin,
-        end: begin + size,
+    let is_part = plain && b.splat_of(node.operands[1]) == Some(0.0);
+    is_part.then(|| {
+        let begin = low[axis] as u64;
+        Part { term, source, axis, begin, end: begin + size }
     })
 }
 
