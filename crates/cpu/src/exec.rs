@@ -189,7 +189,13 @@ impl Run<'_> {
             let mut t = Timing::new();
             let r = run_steps(&self.plan.children[index], &mut self.children[index], self.pool, Some(&mut t));
             for (s, t) in self.plan.children[index].steps.iter().zip(&t) {
-                eprintln!("child {index} {} {:?} {:?} {:.1} us", s.kind_name(), s.outputs[0].sizes, s.inputs.iter().map(|v| (v.sizes.to_vec(), v.strides.to_vec())).collect::<Vec<_>>(), t.1 * 1e6);
+                eprintln!(
+                    "child {index} {} {:?} {:?} {:.1} us",
+                    s.kind_name(),
+                    s.outputs[0].sizes,
+                    s.inputs.iter().map(|v| (v.sizes.to_vec(), v.strides.to_vec())).collect::<Vec<_>>(),
+                    t.1 * 1e6
+                );
             }
             return r;
         }

@@ -83,7 +83,8 @@ fn accuracy(session: &mut Session) -> Result<f64> {
     let scores = outputs[1].to_f64();
     let guess = |scores: &[f64]| (0..scores.len()).max_by(|&a, &b| scores[a].total_cmp(&scores[b]));
     let guesses = scores.chunks(DIGITS as usize).map(guess);
-    let right = guesses.zip(labels.to_ints()).filter(|(guess, label)| guess.map(|at| at as i128) == Some(*label));
+    let right =
+        guesses.zip(labels.to_ints()).filter(|(guess, label)| guess.map(|at| at as i128) == Some(*label));
     Ok(right.count() as f64 / 1000.0)
 }
 

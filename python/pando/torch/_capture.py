@@ -14,6 +14,7 @@ import torch.utils._pytree as pytree
 from .. import _pando
 from .._pando import Error
 from ._alias import Tracked
+from ._autograd import forward_only
 from ._functions import FunctionMode
 from ._mode import Capture, symbol
 from ._types import graph_type
@@ -182,7 +183,7 @@ def _run(capture: Capture, function: Callable, args, kwargs):
     # Checks of values, which are not known.
     distributions.set_default_validate_args(False)
     try:
-        with torch.enable_grad(), FunctionMode(capture), capture:
+        with torch.enable_grad(), forward_only(capture.training), FunctionMode(capture), capture:
             return function(*args, **kwargs)
     finally:
         for hook in hooks:

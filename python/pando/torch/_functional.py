@@ -38,7 +38,6 @@ class Form:
 
 _OTHER_NAMES = {
     "normal_": "normal_functional",
-    "fill_diagonal_": "fill_diagonal",
 }
 
 

@@ -10,11 +10,11 @@
 //! Before: any flat function. After: one with the same results, bit for bit but for the order of sums
 //! inside a convolution, a pool or a reduction; all of a choice that depends on shapes alone. Cost: linear.
 
+use super::phases::{PhaseAxis, Phases, phases};
 use crate::constants::Constant;
 use crate::flat::{Flat, FlatNode, FlatType, ValueIndex, Work};
 use crate::kernel::lanes::LANES;
 use crate::recognise::Composite;
-use super::phases::{PhaseAxis, Phases, phases};
 use crate::view::Sizes;
 use pando_base::{DType, ReduceFn, Shape, Tensor};
 use pando_graph::{Conv, Dim, Op, Pad, ReduceWindow, Slice, known_dims};
@@ -97,11 +97,10 @@ fn dims(sizes: &[usize]) -> pando_graph::Dims {
 
 /// The function with images in blocks where convolutions make them so.
 pub fn blocked(flat: Flat) -> Flat {
-    let has_blocks =
-        |node: &FlatNode| {
-            let gradient = matches!(node.work, Work::KernelGradient(_)) || phases(&flat, node).is_some();
-            gradient || blocked_conv(&flat, node).is_some()
-        };
+    let has_blocks = |node: &FlatNode| {
+        let gradient = matches!(node.work, Work::KernelGradient(_)) || phases(&flat, node).is_some();
+        gradient || blocked_conv(&flat, node).is_some()
+    };
     if !flat.nodes.iter().any(has_blocks) {
         return flat;
     }
@@ -268,7 +267,12 @@ impl Layout {
                     conv.to[axis + 2] = axes[axis].size;
                 }
                 let sizes = blocked_sizes(conv.to);
-                operands.push(self.push(Work::BlockedConv(Box::new(conv)), vec![x, kernel], DType::F32, sizes));
+                operands.push(self.push(
+                    Work::BlockedConv(Box::new(conv)),
+                    vec![x, kernel],
+                    DType::F32,
+                    sizes,
+                ));
             }
         }
         let work = Work::Interleave { strides: of.strides, phases };

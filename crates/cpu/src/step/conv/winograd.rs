@@ -15,15 +15,15 @@
 use super::TASK_BYTES;
 use super::finish::FinishSpec;
 use super::pack::Weights;
-use crate::pool::Pool;
-use crate::step::gemm::Shared;
 use crate::exec::{Line, Memory, Run};
 use crate::kernel::conv::{Tap, Tile, Tiles};
 use crate::kernel::finish::Finish;
 use crate::kernel::gemm::split_rows;
 use crate::kernel::lanes::LANES;
 use crate::kernel::winograd::{Area, POINTS, Transforms};
+use crate::pool::Pool;
 use crate::step::Step;
+use crate::step::gemm::Shared;
 use crate::step::program::Program;
 use std::cell::RefCell;
 use std::ops::Range;

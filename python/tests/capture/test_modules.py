@@ -10,8 +10,8 @@ import torch.nn as nn  # noqa: E402
 
 import pando.torch  # noqa: E402
 
-from .cases import I, IMAGE, N3, SIGNAL, VOLUME, X, randn  # noqa: E402
-from .compare import assert_same  # noqa: E402
+from cases import I, IMAGE, N3, SIGNAL, VOLUME, X, randn  # noqa: E402
+from compare import assert_same  # noqa: E402
 
 SEQUENCE = randn(7, 3, 5)
 
@@ -82,6 +82,7 @@ class Writes(nn.Module):
         first, *_ = y.unbind(0)
         first.sub_(3)
         y.diagonal().fill_(0.5)
+        y.fill_diagonal_(0.25)
         y[y > 6] = 6
         y[torch.tensor([0, 2]), torch.tensor([1, 1])] = 9
         part = y.narrow(1, 0, 2).t()
