@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.distributions
 import torch.utils._pytree as pytree
 
 from .. import _pando
 from .._pando import Error
 from ._alias import Tracked
+from ._autograd import forward_only
 from ._functions import FunctionMode
 from ._mode import Capture, symbol
 from ._types import graph_type
@@ -176,13 +178,18 @@ def _run(capture: Capture, function: Callable, args, kwargs):
         torch.nn.modules.module.register_module_forward_pre_hook(enter),
         torch.nn.modules.module.register_module_forward_hook(leave, always_call=True),
     ]
+    distributions = torch.distributions.Distribution
+    validates = distributions._validate_args
+    # Checks of values, which are not known.
+    distributions.set_default_validate_args(False)
     try:
-        with torch.enable_grad(), FunctionMode(capture), capture:
+        with torch.enable_grad(), forward_only(capture.training), FunctionMode(capture), capture:
             return function(*args, **kwargs)
     finally:
         for hook in hooks:
             hook.remove()
         _active.pop()
+        distributions.set_default_validate_args(validates)
         capture.release()
 
 

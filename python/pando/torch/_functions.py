@@ -43,7 +43,7 @@ class FunctionMode(TorchFunctionMode):
         @functools.wraps(function)
         def replacement(*args, **kwargs):
             result = self._whole(function, args, kwargs)
-            return function(*args, **kwargs) if result is NotImplemented else result
+            return function(*args, **kwargs) if result is _LEFT_TO_TORCH else result
 
         return replacement
 
@@ -55,14 +55,23 @@ class FunctionMode(TorchFunctionMode):
             args, kwargs = _REWRITTEN[func](*args, **kwargs)
         if func in FUNCTIONS:
             result = self._whole(func, args, kwargs)
-            if result is not NotImplemented:
+            if result is not _LEFT_TO_TORCH:
                 return result
         return func(*args, **kwargs)
 
     def _whole(self, func, args, kwargs):
-        captured = functools.partial(FUNCTIONS[func], self.capture)
+        captured = functools.partial(_attempt, FUNCTIONS[func], self.capture)
         functools.update_wrapper(captured, func)
         return _shown_to_modes(captured, args, kwargs)
+
+
+#: `NotImplemented` in words that torch does not take as its own.
+_LEFT_TO_TORCH = object()
+
+
+def _attempt(function, capture, *args, **kwargs):
+    result = function(capture, *args, **kwargs)
+    return _LEFT_TO_TORCH if result is NotImplemented else result
 
 
 def _shown_to_modes(captured, args, kwargs):
