@@ -80,6 +80,8 @@ class Runner:
         return results
 
     def _join(self, parts, mode):
+        if not parts:
+            return torch.empty(0)
         if mode.name == "Sum" and len(parts) > self._plan.replicas:
             count = self._plan.replicas
             parts = [_sum(parts[replica::count]) for replica in range(count)]
