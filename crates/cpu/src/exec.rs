@@ -27,6 +27,25 @@ impl Line {
 /// A cache line.
 const LINE: usize = 64;
 
+/// Less is spread over few pages anyway.
+#[cfg(target_os = "linux")]
+const LARGE: usize = 4 << 20;
+
+/// Large pages: strided reads, as of transposed matrices, otherwise wait for the address of every page.
+#[cfg(target_os = "linux")]
+fn ask_for_large_pages(allocation: NonNull<u8>, size: usize) {
+    const PAGE: usize = 4096;
+    if size < LARGE {
+        return;
+    }
+    let begin = allocation.as_ptr().wrapping_add(allocation.as_ptr().align_offset(PAGE));
+    // SAFETY: whole pages of our allocation; the advice changes no contents, and its refusal does no harm.
+    unsafe { libc::madvise(begin.cast(), size - PAGE, libc::MADV_HUGEPAGE) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ask_for_large_pages(_allocation: NonNull<u8>, _size: usize) {}
+
 /// Zeroed bytes, aligned to a cache line. Pages that nobody writes take no memory.
 pub struct Bytes {
     allocation: NonNull<u8>,
@@ -45,6 +64,7 @@ impl Bytes {
         // SAFETY: the size is not zero.
         let allocation = unsafe { std::alloc::alloc_zeroed(layout) };
         let allocation = NonNull::new(allocation).unwrap_or_else(|| std::alloc::handle_alloc_error(layout));
+        ask_for_large_pages(allocation, layout.size());
         Bytes { allocation, layout }
     }
 
@@ -185,14 +205,6 @@ impl Run<'_> {
 
     /// Runs a child plan once more on the parameters it is bound to.
     pub fn run_child(&mut self, index: usize) -> Result<()> {
-        if std::env::var("PANDO_DEBUG").is_ok() {
-            let mut t = Timing::new();
-            let r = run_steps(&self.plan.children[index], &mut self.children[index], self.pool, Some(&mut t));
-            for (s, t) in self.plan.children[index].steps.iter().zip(&t) {
-                eprintln!("child {index} {} {:?} {:?} {:.1} us", s.kind_name(), s.outputs[0].sizes, s.inputs.iter().map(|v| (v.sizes.to_vec(), v.strides.to_vec())).collect::<Vec<_>>(), t.1 * 1e6);
-            }
-            return r;
-        }
         run_steps(&self.plan.children[index], &mut self.children[index], self.pool, None)
     }
 

@@ -4,12 +4,13 @@
 
 use crate::constants::{Constant, Constants};
 use crate::errors;
-use crate::gradients::kernel_gradient;
+use crate::gradients;
 use crate::plan::layout::{BlockedConv, blocked};
 use crate::recognise::{Composite, recognise};
+use crate::step::conv::norm::What;
 use crate::view::Sizes;
 use pando_base::{DType, Id, Result};
-use pando_graph::{Func, FuncId, Module, Node, Op, TensorType, ValueId};
+use pando_graph::{Func, FuncId, Module, Node, Op, ReduceWindow, TensorType, ValueId};
 use std::sync::Arc;
 
 /// Index into [`Flat::values`].
@@ -47,6 +48,18 @@ pub enum Work {
     BlockedConv(Box<BlockedConv>),
     /// The gradient of a convolution's kernel: of (input, gradient), perhaps in blocks of channels; plain.
     KernelGradient(Box<BlockedConv>),
+    /// Of `f32[N, C, H, W]`: results y, means, variances.
+    BatchNorm {
+        epsilon: f32,
+    },
+    /// Of x, scale, means, variances and a gradient.
+    BatchNormGradient {
+        epsilon: f32,
+    },
+    /// Of an image and the gradient of its windows' maxima: see `step/conv/pool_gradient.rs`.
+    PoolGradient(ReduceWindow),
+    /// A part of batch normalization over blocks.
+    Norm(What),
     /// Images in blocks of channels from those of several phases of strides; see `step/conv/interleave.rs`.
     Interleave {
         strides: [usize; 2],
@@ -128,10 +141,10 @@ impl Flattener<'_> {
         if let Op::Call(callee) = node.op {
             let callee = &self.module.funcs[callee];
             if self.fuse
-                && let Some(conv) = kernel_gradient(self.module, callee)
+                && let Some(work) = gradients::recognise(self.module, callee)
             {
                 let name = self.name(func, node);
-                return self.push(Work::KernelGradient(conv), operands, &callee.result_types(), name);
+                return self.push(work, operands, &callee.result_types(), name);
             }
             return match recognise(self.module, callee).filter(|_| self.fuse) {
                 Some(composite) => {

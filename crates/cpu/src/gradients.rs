@@ -1,14 +1,63 @@
-//! Composites of backward passes with a plan of their own, recognised by their bodies as those of `recognise.rs`.
+//! Composites of training with a plan of their own, recognised by their bodies as those of `recognise.rs`.
 
-use crate::plan::layout::BlockedConv;
-use crate::recognise::is_body_of;
-use pando_graph::{Conv, Func, Module, Op};
+use crate::flat::Work;
+use crate::plan::layout::{BlockedConv, over_pixels};
+use crate::recognise::{is_body_of, scalars};
+use pando_base::{DType, Result};
+use pando_graph::{Builder, Conv, Func, Module, Op, ReduceWindow, ValueId};
 
-/// Set for the gradient of a convolution's kernel that kernels over blocks of channels make.
-pub fn kernel_gradient(module: &Module, func: &Func) -> Option<Box<BlockedConv>> {
-    if func.composite.as_deref() != Some("conv.grad_kernel") {
+/// Fewer channels would leave most lanes empty.
+const MIN_CHANNELS: u64 = 8;
+
+/// The work of a composite that kernels over blocks of channels do.
+pub fn recognise(module: &Module, func: &Func) -> Option<Work> {
+    match func.composite.as_deref()? {
+        "conv.grad_kernel" => kernel_gradient(module, func).map(Work::KernelGradient),
+        "max_window.grad" => pool_gradient(module, func).map(Work::PoolGradient),
+        "batch_norm_training" => batch_norm(module, func, &|b, args, epsilon| {
+            b.batch_norm_training(args[0], args[1], args[2], epsilon).map(|results| results[0])
+        })
+        .map(|epsilon| Work::BatchNorm { epsilon }),
+        "batch_norm_training.grad" => batch_norm(module, func, &|b, args, epsilon| {
+            b.batch_norm_training_grad(args[0], args[1], args[2], args[3], args[4], epsilon)
+                .map(|results| results[0])
+        })
+        .map(|epsilon| Work::BatchNormGradient { epsilon }),
+        _ => None,
+    }
+}
+
+type Build = dyn Fn(&mut Builder, &[ValueId], f64) -> Result<ValueId>;
+
+/// The epsilon of a batch normalization of f32 images, or of its gradient.
+fn batch_norm(module: &Module, func: &Func, build: &Build) -> Option<f32> {
+    let types = func.param_types();
+    let f32 = types.iter().all(|ty| ty.dtype == DType::F32);
+    let image = types.first()?.shape().filter(|shape| shape.rank() == 4)?;
+    if !f32 || image.num_elements() == 0 || image[1] < MIN_CHANNELS {
         return None;
     }
+    let mut epsilons = scalars(module, func).into_iter();
+    epsilons.find(|&epsilon| is_body_of(module, func, &types, &|b, args| build(b, args, epsilon.into())))
+}
+
+/// Set for maxima of windows over the pixels of f32 images.
+fn pool_gradient(module: &Module, func: &Func) -> Option<ReduceWindow> {
+    let types = func.param_types();
+    let image = types.first()?.shape().filter(|shape| shape.rank() == 4)?;
+    let window = func.nodes.values().find_map(|node| match &node.op {
+        Op::ReduceWindow(window) => Some(window),
+        _ => None,
+    })?;
+    let f32 = types.iter().all(|ty| ty.dtype == DType::F32);
+    let suits = f32 && image.num_elements() > 0 && image[1] >= MIN_CHANNELS && over_pixels(window);
+    let same =
+        suits && is_body_of(module, func, &types, &|b, args| b.reduce_window_grad(args[0], args[1], window));
+    same.then(|| window.clone())
+}
+
+/// Set for the gradient of a convolution's kernel that kernels over blocks of channels make.
+fn kernel_gradient(module: &Module, func: &Func) -> Option<Box<BlockedConv>> {
     let image = |value| -> Option<[usize; 4]> {
         let shape = func.ty(value).shape()?;
         let sizes: Vec<usize> = shape.iter().map(|&size| size as usize).collect();

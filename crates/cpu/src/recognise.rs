@@ -66,8 +66,8 @@ pub fn recognise(module: &Module, func: &Func) -> Option<Composite> {
 
 /// Numbers that are all of a constant: candidates for an epsilon. The builder folds small broadcasts, so they
 /// may have any shape.
-fn scalars(module: &Module, func: &Func) -> Vec<f32> {
-    const MOST: u64 = 1024;
+pub fn scalars(module: &Module, func: &Func) -> Vec<f32> {
+    const MOST: u64 = 1 << 16;
     let tensors = func.nodes.values().filter_map(|node| match node.op {
         Op::Constant(id) if module.consts[id].shape.num_elements() <= MOST => {
             Some(module.consts[id].materialize())

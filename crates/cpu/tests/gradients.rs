@@ -4,10 +4,10 @@
 mod common;
 
 use common::{options, run};
-use pando_base::{DType, Result, Shape, Tensor};
+use pando_base::{DType, ReduceFn, Result, Shape, Tensor};
 use pando_cpu::{CompileOptions, Isa, compile};
 use pando_graph::testing::compare;
-use pando_graph::{Builder, Conv, Module, TensorType, ValueId, eval};
+use pando_graph::{Builder, ConstData, Conv, Module, ReduceWindow, TensorType, ValueId, eval};
 
 /// Small whole numbers, drawn by their positions.
 fn whole(seed: u64, shape: &[u64]) -> Tensor {
@@ -111,5 +111,64 @@ fn gradients_of_inputs() {
         check(&module, &inputs, &format!("{case:?}"));
         let phases = kinds(&module, &inputs).contains(&"interleave");
         assert_eq!(phases, case.3 > 1 && case.5 == 1 && case.0[3] == 1 && case.0[1] >= 8, "{case:?}");
+    }
+}
+
+fn normal(seed: u64, shape: &[u64]) -> Tensor {
+    ConstData::Normal { seed, mean: 1.0, std: 2.0 }.materialize(DType::F32, &Shape::new(shape))
+}
+
+/// As `check`, within the rounding errors of sums.
+fn check_close(module: &Module, inputs: &[Tensor], what: &str) {
+    let expected = eval(module, module.main().unwrap(), inputs).unwrap();
+    for isa in Isa::available() {
+        let actual = run(module, inputs, &options(isa, 1, true));
+        // Thousands of numbers that cancel are summed.
+        compare(&actual, &expected, 1e-4).unwrap_or_else(|error| panic!("{what}, {isa:?}: {error}"));
+        assert_eq!(
+            actual,
+            run(module, inputs, &options(isa, 2, true)),
+            "{what}: the number of threads shows"
+        );
+    }
+}
+
+#[test]
+fn batch_norm_of_images() {
+    for shape in [[2, 32, 5, 7], [3, 20, 1, 1], [1, 16, 50, 60], [2, 9, 3, 4], [2, 4, 3, 3]] {
+        let channels = [shape[1]];
+        let module = module(&[&shape, &channels, &channels, &shape], |b, args| {
+            let [y, mean, variance] = b.batch_norm_training(args[0], args[1], args[2], 1e-3)?;
+            let wrt = [args[0], args[1], args[2]];
+            let gradients = b.gradients(&[(y, args[3])], &wrt)?;
+            Ok([vec![y, mean, variance], gradients.into_iter().flatten().collect()].concat())
+        });
+        let inputs = [normal(1, &shape), normal(2, &channels), normal(3, &channels), normal(4, &shape)];
+        check_close(&module, &inputs, &format!("{shape:?}"));
+        let steps = kinds(&module, &inputs).contains(&"batch norm gradient");
+        assert_eq!(steps, shape[1] >= 8, "{shape:?}");
+    }
+}
+
+#[test]
+fn gradients_of_maxima() {
+    for (shape, window, stride, pad) in
+        [([2, 16, 8, 9], 3, 2, 1), ([1, 20, 6, 6], 2, 2, 0), ([2, 8, 7, 5], 3, 1, 0)]
+    {
+        let pool = ReduceWindow {
+            func: ReduceFn::Max,
+            window: vec![1, 1, window, window],
+            strides: vec![1, 1, stride, stride],
+            padding: vec![(0, 0), (0, 0), (pad, pad), (pad, pad)],
+            dilation: vec![1; 4],
+        };
+        let size = |axis: usize| (shape[axis] + 2 * pad as u64 - window) / stride + 1;
+        let module = module(&[&shape, &[shape[0], shape[1], size(2), size(3)]], |b, args| {
+            Ok(vec![b.reduce_window_grad(args[0], args[1], &pool)?])
+        });
+        // Small whole numbers: many windows have several largest elements.
+        let inputs = [whole(1, &shape), whole(2, &[shape[0], shape[1], size(2), size(3)])];
+        check(&module, &inputs, &format!("{shape:?}"));
+        assert!(kinds(&module, &inputs).contains(&"pool gradient"), "{shape:?}");
     }
 }

@@ -11,6 +11,7 @@ use pando_runtime::{CompileOptions, Session};
 use pando_transform::Optimizer;
 use pando_transform::loss::{self, Classes};
 use pando_transform::train::{self, Forward, Network, Scope, Training};
+use std::path::Path;
 
 const SEGMENTS: u64 = 7;
 const DIGITS: u64 = 10;
@@ -19,6 +20,12 @@ const STEPS: u64 = 600;
 
 fn main() -> Result<()> {
     let folder = std::env::args().nth(1).unwrap_or_else(|| "target/digits-checkpoint".into());
+    println!("{:.1} % of digits never seen are read right", 100.0 * train(folder.as_ref())?);
+    Ok(())
+}
+
+/// The part of unseen digits that are read right after the training.
+pub fn train(folder: &Path) -> Result<f64> {
     let mut session = session()?;
     for step in 0..STEPS {
         let [x, labels] = batch(step, BATCH);
@@ -29,13 +36,12 @@ fn main() -> Result<()> {
         if step == STEPS / 2 {
             // Hyperparameters are state like any other, and checkpoints hold all state.
             session.set_state("optimizer.lr", Tensor::scalar(DType::F32, 0.002))?;
-            session.save(&folder)?;
+            session.save(folder)?;
             session = self::session()?;
-            session.load(&folder)?;
+            session.load(folder)?;
         }
     }
-    println!("{:.1} % of digits never seen are read right", 100.0 * accuracy(&mut session)?);
-    Ok(())
+    accuracy(&mut session)
 }
 
 /// Two layers with dropout between them, trained by AdamW.
@@ -83,7 +89,8 @@ fn accuracy(session: &mut Session) -> Result<f64> {
     let scores = outputs[1].to_f64();
     let guess = |scores: &[f64]| (0..scores.len()).max_by(|&a, &b| scores[a].total_cmp(&scores[b]));
     let guesses = scores.chunks(DIGITS as usize).map(guess);
-    let right = guesses.zip(labels.to_ints()).filter(|(guess, label)| guess.map(|at| at as i128) == Some(*label));
+    let right =
+        guesses.zip(labels.to_ints()).filter(|(guess, label)| guess.map(|at| at as i128) == Some(*label));
     Ok(right.count() as f64 / 1000.0)
 }
 

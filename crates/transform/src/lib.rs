@@ -14,6 +14,7 @@ pub mod loss_scaling;
 pub mod optimizer;
 mod program;
 pub mod random;
+mod settings;
 pub mod train;
 
 pub use accumulate::{Accumulation, GradientReduction, MeanStrategy};

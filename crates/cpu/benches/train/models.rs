@@ -77,29 +77,9 @@ impl Net {
         let conv = Conv { strides: vec![stride; 2], padding: vec![(pad, pad); 2], ..Conv::plain(2) };
         let y = self.b.conv(x, kernel, conv)?;
         let (scale, bias) = (self.weight(&[to], 1.0, 0.0), self.weight(&[to], 0.0, 0.0));
-        let y = batch_norm(&mut self.b, y, scale, bias)?;
+        let [y, ..] = self.b.batch_norm_training(y, scale, bias, 1e-5)?;
         if relu { self.b.relu(y) } else { Ok(y) }
     }
-}
-
-fn batch_norm(b: &mut Builder, x: ValueId, scale: ValueId, bias: ValueId) -> Result<ValueId> {
-    let dims = b.ty(x).dims.clone();
-    let count =
-        [0, 2, 3].map(|axis: usize| dims[axis].known().expect("sizes are numbers")).iter().product::<u64>();
-    let mean = b.reduce(ReduceFn::Sum, x, &[0, 2, 3])?;
-    let mean = b.binary_scalar(BinaryFn::Div, mean, count as f64)?;
-    let spread = b.broadcast(mean, dims.clone(), &[1])?;
-    let centred = b.sub(x, spread)?;
-    let square = b.mul(centred, centred)?;
-    let variance = b.reduce(ReduceFn::Sum, square, &[0, 2, 3])?;
-    let variance = b.binary_scalar(BinaryFn::Div, variance, count as f64)?;
-    let raised = b.binary_scalar(BinaryFn::Add, variance, 1e-5)?;
-    let root = b.sqrt(raised)?;
-    let factor = b.div(scale, root)?;
-    let factor = b.broadcast(factor, dims.clone(), &[1])?;
-    let bias = b.broadcast(bias, dims, &[1])?;
-    let scaled = b.mul(centred, factor)?;
-    b.add(scaled, bias)
 }
 
 /// Makes a step of a loss: once to learn the weights, once with them, their gradients and updates.

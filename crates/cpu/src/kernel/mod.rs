@@ -9,6 +9,7 @@ pub mod half;
 pub mod kernel_gradient;
 pub mod lanes;
 pub mod math;
+pub mod norm;
 pub mod number;
 pub mod rows;
 pub mod smooth;

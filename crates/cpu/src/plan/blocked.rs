@@ -10,13 +10,16 @@ use crate::kernel::elementwise;
 use crate::kernel::finish::pass_loop;
 use crate::kernel::kernel_gradient::tiles as gradient_tiles;
 use crate::kernel::lanes::LANES;
+use crate::kernel::norm;
 use crate::kernel::winograd::transforms;
 use crate::recognise::{Activation, Composite};
 use crate::step::Kind;
 use crate::step::conv::finish::{FinishSpec, Pass, PerChannel};
 use crate::step::conv::kernel_gradient::{self, KernelGradient};
+use crate::step::conv::norm::{Norm, What};
 use crate::step::conv::pack::Packing as Pack;
 use crate::step::conv::pool::Pool;
+use crate::step::conv::pool_gradient::PoolGradient;
 use crate::step::conv::shuffle::Shuffle;
 use crate::step::conv::stage::Stage;
 use crate::step::conv::winograd::{self, Winograd, suits};
@@ -152,6 +155,25 @@ impl Planner<'_> {
         });
         let sizes = self.flat.values[node.results[0]].sizes.clone();
         self.emit(kind, inputs, DType::F32, &sizes)
+    }
+
+    pub(super) fn pool_gradient(&mut self, window: &ReduceWindow, node: &FlatNode) -> View {
+        let inputs: Vec<View> = self.operands(node).into_iter().map(|view| self.dense(view)).collect();
+        let of_maxima = FlatType { dtype: DType::F32, sizes: inputs[1].sizes.clone() };
+        let pool = self.window_pool(window, &inputs[0], &of_maxima).expect("a maximum over pixels");
+        let sizes = inputs[0].sizes.clone();
+        self.emit(Kind::PoolGradient(PoolGradient(pool)), inputs, DType::F32, &sizes)
+    }
+
+    pub(super) fn norm(&mut self, what: What, node: &FlatNode) -> Vec<View> {
+        let inputs: Vec<View> = self.operands(node).into_iter().map(|view| self.dense(view)).collect();
+        let sizes = &inputs[0].sizes;
+        let (images, blocks, pixels) = (sizes[0], sizes[1], sizes[2] * sizes[3]);
+        let norm = Norm { what, loops: norm::loops(self.options.isa), images, blocks, pixels };
+        let scratch = norm.scratch_elements();
+        let scratch = (scratch > 0).then(|| self.scratch(scratch * 4));
+        // The kernels' order: x, gradient, channels.
+        self.emit_several(Kind::Norm(norm), inputs, node, scratch)
     }
 
     fn winograd(&mut self, conv: &BlockedConv, kernel: View) -> (Kind, View) {

@@ -54,7 +54,10 @@ fn check_replaced(plan: &Plan) {
                 "{old} is read after {} replaced it",
                 output.buffer
             );
-            let by_element = matches!(step.kind, Kind::Elementwise(_) | Kind::Gemm(_) | Kind::Order(_));
+            let by_element = matches!(
+                step.kind,
+                Kind::Elementwise(_) | Kind::Together(_) | Kind::Gemm(_) | Kind::Order(_)
+            );
             assert!(by_element || !reads(step), "{} reads {old} while replacing it", step.kind_name());
             assert!(!plan.prepared.iter().any(reads), "{old} is prepared, and replaced");
             assert_eq!(plan.buffers[old].bytes, plan.buffers[output.buffer].bytes, "{old} has another size");

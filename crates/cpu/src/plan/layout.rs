@@ -10,11 +10,11 @@
 //! Before: any flat function. After: one with the same results, bit for bit but for the order of sums
 //! inside a convolution, a pool or a reduction; all of a choice that depends on shapes alone. Cost: linear.
 
+use super::phases::{PhaseAxis, Phases, phases};
 use crate::constants::Constant;
 use crate::flat::{Flat, FlatNode, FlatType, ValueIndex, Work};
 use crate::kernel::lanes::LANES;
 use crate::recognise::Composite;
-use super::phases::{PhaseAxis, Phases, phases};
 use crate::view::Sizes;
 use pando_base::{DType, ReduceFn, Shape, Tensor};
 use pando_graph::{Conv, Dim, Op, Pad, ReduceWindow, Slice, known_dims};
@@ -91,17 +91,16 @@ fn blocked_sizes([images, channels, height, width]: [usize; 4]) -> Sizes {
     Sizes::from_slice(&[images, channels.div_ceil(LANES), height, width, LANES])
 }
 
-fn dims(sizes: &[usize]) -> pando_graph::Dims {
+pub(super) fn dims(sizes: &[usize]) -> pando_graph::Dims {
     known_dims(&sizes.iter().map(|&size| size as u64).collect::<Vec<u64>>())
 }
 
 /// The function with images in blocks where convolutions make them so.
 pub fn blocked(flat: Flat) -> Flat {
-    let has_blocks =
-        |node: &FlatNode| {
-            let gradient = matches!(node.work, Work::KernelGradient(_)) || phases(&flat, node).is_some();
-            gradient || blocked_conv(&flat, node).is_some()
-        };
+    let has_blocks = |node: &FlatNode| {
+        let gradient = is_of_blocks(&node.work) || phases(&flat, node).is_some();
+        gradient || blocked_conv(&flat, node).is_some()
+    };
     if !flat.nodes.iter().any(has_blocks) {
         return flat;
     }
@@ -135,6 +134,17 @@ pub fn blocked(flat: Flat) -> Flat {
     }
     let results = flat.results.iter().map(|&value| layout.plain(value)).collect();
     Flat { results, ..layout.new }
+}
+
+/// Whether only steps over blocks do this work.
+fn is_of_blocks(work: &Work) -> bool {
+    matches!(
+        work,
+        Work::KernelGradient(_)
+            | Work::BatchNorm { .. }
+            | Work::BatchNormGradient { .. }
+            | Work::PoolGradient(_)
+    )
 }
 
 /// Set if the node is a convolution to be done in blocks.
@@ -188,20 +198,20 @@ enum Source {
     Other,
 }
 
-struct Layout {
+pub(super) struct Layout {
     /// Types only.
-    old: Flat,
-    new: Flat,
+    pub(super) old: Flat,
+    pub(super) new: Flat,
     sources: Vec<Source>,
     /// New values by old ones: as they were, and in blocks.
-    plain: Vec<Option<ValueIndex>>,
-    blocks: Vec<Option<ValueIndex>>,
+    pub(super) plain: Vec<Option<ValueIndex>>,
+    pub(super) blocks: Vec<Option<ValueIndex>>,
     /// Of the old node at hand: what is made for it bears its name.
-    name: Arc<str>,
+    pub(super) name: Arc<str>,
 }
 
 impl Layout {
-    fn value(&mut self, ty: FlatType) -> ValueIndex {
+    pub(super) fn value(&mut self, ty: FlatType) -> ValueIndex {
         self.new.values.push(ty);
         self.new.values.len() - 1
     }
@@ -212,19 +222,25 @@ impl Layout {
         self.value(ty)
     }
 
-    fn push(&mut self, work: Work, operands: Vec<ValueIndex>, dtype: DType, sizes: Sizes) -> ValueIndex {
+    pub(super) fn push(
+        &mut self,
+        work: Work,
+        operands: Vec<ValueIndex>,
+        dtype: DType,
+        sizes: Sizes,
+    ) -> ValueIndex {
         let result = self.value(FlatType { dtype, sizes });
         let name = self.name.clone();
         self.new.nodes.push(FlatNode { work, operands, results: vec![result], name });
         result
     }
 
-    fn op(&mut self, op: Op, operand: ValueIndex, sizes: &[usize]) -> ValueIndex {
+    pub(super) fn op(&mut self, op: Op, operand: ValueIndex, sizes: &[usize]) -> ValueIndex {
         let dtype = self.new.values[operand].dtype;
         self.push(Work::Op(op), vec![operand], dtype, Sizes::from_slice(sizes))
     }
 
-    fn reshape(&mut self, x: ValueIndex, sizes: &[usize]) -> ValueIndex {
+    pub(super) fn reshape(&mut self, x: ValueIndex, sizes: &[usize]) -> ValueIndex {
         self.op(Op::Reshape { dims: dims(sizes) }, x, sizes)
     }
 
@@ -243,6 +259,13 @@ impl Layout {
             self.blocks[node.results[0]] = Some(result);
         } else if let Work::KernelGradient(conv) = &node.work {
             self.kernel_gradient(&node, conv);
+        } else if let Work::PoolGradient(window) = &node.work {
+            let operands = node.operands.iter().map(|&value| self.in_blocks(value)).collect();
+            self.done(&node, Work::PoolGradient(window_in_blocks(window)), operands);
+        } else if let Work::BatchNorm { epsilon } = node.work {
+            self.batch_norm(&node, epsilon);
+        } else if let Work::BatchNormGradient { epsilon } = node.work {
+            self.batch_norm_gradient(&node, epsilon);
         } else if !self.continues(&node) {
             self.as_before(node);
         }
@@ -268,7 +291,12 @@ impl Layout {
                     conv.to[axis + 2] = axes[axis].size;
                 }
                 let sizes = blocked_sizes(conv.to);
-                operands.push(self.push(Work::BlockedConv(Box::new(conv)), vec![x, kernel], DType::F32, sizes));
+                operands.push(self.push(
+                    Work::BlockedConv(Box::new(conv)),
+                    vec![x, kernel],
+                    DType::F32,
+                    sizes,
+                ));
             }
         }
         let work = Work::Interleave { strides: of.strides, phases };
@@ -350,7 +378,7 @@ impl Layout {
         true
     }
 
-    fn sizes_in_blocks(&self, value: ValueIndex) -> Sizes {
+    pub(super) fn sizes_in_blocks(&self, value: ValueIndex) -> Sizes {
         blocked_sizes(image(&self.old.values[value]).expect("only images lie in blocks"))
     }
 
@@ -420,7 +448,7 @@ impl Layout {
     }
 
     /// A value as it was.
-    fn plain(&mut self, value: ValueIndex) -> ValueIndex {
+    pub(super) fn plain(&mut self, value: ValueIndex) -> ValueIndex {
         if let Some(known) = self.plain[value] {
             return known;
         }
@@ -443,7 +471,7 @@ impl Layout {
     }
 
     /// A value in blocks.
-    fn in_blocks(&mut self, value: ValueIndex) -> ValueIndex {
+    pub(super) fn in_blocks(&mut self, value: ValueIndex) -> ValueIndex {
         if let Some(known) = self.blocks[value] {
             return known;
         }
@@ -470,7 +498,7 @@ impl Layout {
     }
 
     /// With zeros up to whole blocks along an axis.
-    fn with_tail(&mut self, x: ValueIndex, sizes: &[usize], axis: usize) -> ValueIndex {
+    pub(super) fn with_tail(&mut self, x: ValueIndex, sizes: &[usize], axis: usize) -> ValueIndex {
         let mut wide = sizes.to_vec();
         wide[axis] = sizes[axis].next_multiple_of(LANES);
         if wide == sizes {
@@ -511,7 +539,7 @@ impl Layout {
     }
 }
 
-fn over_pixels(window: &ReduceWindow) -> bool {
+pub fn over_pixels(window: &ReduceWindow) -> bool {
     let plain =
         |axis: usize| window.window[axis] == 1 && window.strides[axis] == 1 && window.padding[axis] == (0, 0);
     matches!(window.func, ReduceFn::Max | ReduceFn::Sum)

@@ -50,6 +50,9 @@ impl Planner<'_> {
                 let (cond, body) = (self.child(cond)?, self.child(body)?);
                 self.control(node, Control::While { cond, body }, Some(DType::Bool))
             }
+            Work::BatchNorm { .. } | Work::BatchNormGradient { .. } => unreachable!("rewritten in blocks"),
+            &Work::Norm(what) => self.norm(what, node),
+            Work::PoolGradient(window) => vec![self.pool_gradient(window, node)],
             Work::Interleave { strides, phases } => {
                 let inputs = self.operands(node).into_iter().map(|view| self.dense(view)).collect();
                 let kind = Kind::Interleave(Interleave { strides: *strides, phases: phases.clone() });

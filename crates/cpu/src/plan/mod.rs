@@ -16,6 +16,7 @@ mod groups;
 pub mod layout;
 mod lower;
 mod memory;
+mod norms;
 mod order;
 mod phases;
 mod product;
@@ -24,6 +25,7 @@ mod range;
 mod reduce;
 mod schedule;
 pub mod state;
+mod together;
 
 use crate::constants::{Constant, Panels};
 use crate::errors;
@@ -386,6 +388,11 @@ impl Planner<'_> {
             }
         }
         let steps = schedule::schedule(steps, replaced, drafts);
+        let replaces = |buffer: BufferId| match drafts[buffer].place {
+            Some(Place::Replaces(param)) => Some(params[param]),
+            _ => None,
+        };
+        let steps = if self.options.fuse { together::together(steps, &replaces) } else { steps };
         let read_later: Vec<View> =
             steps.iter().flat_map(|step| &step.inputs).chain(&results).cloned().collect();
         let each_run = |changes: Changes| changes == Changes::EachRun;

@@ -53,7 +53,12 @@ pub fn phases(flat: &Flat, node: &FlatNode) -> Option<Phases> {
             let size = (to[axis + 2] as i64 - phase + stride - 1).div_euclid(stride).max(0);
             let low = (low - phase - first) / stride;
             let high = size - 1 + taps - from[axis + 2] as i64 - low;
-            PhaseAxis { first: first as usize, taps: taps as usize, padding: (low, high), size: size as usize }
+            PhaseAxis {
+                first: first as usize,
+                taps: taps as usize,
+                padding: (low, high),
+                size: size as usize,
+            }
         };
         (0..stride).map(phase).collect()
     };

@@ -34,6 +34,8 @@ pub struct Step {
 
 pub enum Kind {
     Elementwise(program::Program),
+    /// Elementwise steps on the same elements: each may read what those before have made.
+    Together(Vec<Step>),
     Movement(movement::Movement),
     Gemm(Box<gemm::Gemm>),
     Attention(Box<attention::Attention>),
@@ -41,6 +43,8 @@ pub enum Kind {
     Conv(conv::Conv),
     Winograd(conv::winograd::Winograd),
     Interleave(conv::interleave::Interleave),
+    Norm(conv::norm::Norm),
+    PoolGradient(conv::pool_gradient::PoolGradient),
     KernelGradient(conv::kernel_gradient::KernelGradient),
     Pool(conv::pool::Pool),
     Pass(conv::finish::Pass),
@@ -57,7 +61,8 @@ pub enum Kind {
 impl Step {
     pub fn run(&self, run: &mut Run) -> Result<()> {
         match &self.kind {
-            Kind::Elementwise(program) => elementwise::run(program, self, run),
+            Kind::Elementwise(_) => elementwise::run(std::slice::from_ref(self), run),
+            Kind::Together(parts) => elementwise::run(parts, run),
             Kind::Movement(movement) => movement::run(movement, self, run),
             Kind::Gemm(gemm) => gemm::run(gemm, self, run),
             Kind::Attention(attention) => attention::run(attention, self, run),
@@ -65,6 +70,8 @@ impl Step {
             Kind::Conv(conv) => conv::run(conv, self, run),
             Kind::Winograd(winograd) => conv::winograd::run(winograd, self, run),
             Kind::Interleave(interleave) => conv::interleave::run(interleave, self, run),
+            Kind::PoolGradient(gradient) => conv::pool_gradient::run(gradient, self, run),
+            Kind::Norm(norm) => conv::norm::run(norm, self, run),
             Kind::KernelGradient(gradient) => conv::kernel_gradient::run(gradient, self, run),
             Kind::Pass(pass) => conv::finish::run(pass, self, run),
             Kind::Shuffle(shuffle) => conv::shuffle::run(shuffle, self, run),
@@ -83,7 +90,7 @@ impl Step {
     /// What a profile calls this kind of step.
     pub fn kind_name(&self) -> &'static str {
         match &self.kind {
-            Kind::Elementwise(_) => "elementwise",
+            Kind::Elementwise(_) | Kind::Together(_) => "elementwise",
             Kind::Movement(movement) => movement.name(),
             Kind::Gemm(gemm) if matches!(gemm.right, gemm::Right::Windows(_)) => "conv",
             Kind::Gemm(_) => "gemm",
@@ -92,6 +99,8 @@ impl Step {
             Kind::Conv(conv) => conv.name(),
             Kind::Winograd(_) => "winograd",
             Kind::Interleave(_) => "interleave",
+            Kind::PoolGradient(_) => "pool gradient",
+            Kind::Norm(norm) => norm.name(),
             Kind::KernelGradient(_) => "conv kernel gradient",
             Kind::Pool(_) => "pool",
             Kind::Pass(_) => "elementwise",

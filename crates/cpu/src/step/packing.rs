@@ -2,8 +2,8 @@
 
 #![allow(unsafe_code)]
 
-use super::gemm::{Matrix, Shared};
 use super::conv::pack::Weights;
+use super::gemm::{Matrix, Shared};
 use super::{Step, conv};
 use crate::exec::{Memory, Run};
 use crate::kernel::gemm::{Pairs, pack_a, pack_b, pack_pairs, split_rows};

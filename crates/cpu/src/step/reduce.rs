@@ -125,7 +125,7 @@ fn axes<T: Reduced, const F: u8>(kept: &(Sizes, Strides), gone: &(Sizes, Strides
 }
 
 /// Results that are totalled side by side.
-const COLUMNS: usize = 64;
+const COLUMNS: usize = 256;
 
 /// # Safety
 /// All elements named lie in memory.

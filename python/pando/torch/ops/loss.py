@@ -43,9 +43,8 @@ def huber_loss(c, x, target, reduction=MEAN, delta=1.0):
 
 @arithmetic("binary_cross_entropy")
 def binary_cross_entropy(c, x, target, weight=None, reduction=MEAN):
-    """Logarithms are at least -100."""
-    hit, miss = x.log().maximum(-100.0), (-x).unary("log1p").maximum(-100.0)
-    loss = (target - 1.0) * miss - target * hit
+    """Logarithms and their gradients are bounded."""
+    loss = c.g.composite("bce", [x, target.broadcast(x.shape)])
     return reduced(loss if weight is None else loss * weight, reduction)
 
 

@@ -13,7 +13,7 @@ mod tiles;
 #[cfg(target_arch = "x86_64")]
 mod transpose;
 
-pub use pack::{Source, copy_row, copy_rows, interleave, pack_a, pack_b, prefetch};
+pub use pack::{Source, copy_few, copy_row, copy_rows, interleave, pack_a, pack_b, prefetch};
 pub use pairs::{Pairs, copy_pairs, pack_pairs, pair_tiles};
 
 use crate::isa::Isa;

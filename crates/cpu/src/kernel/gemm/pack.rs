@@ -161,7 +161,7 @@ pub unsafe fn interleave(from: Source, rows: usize, k: usize, distance: usize, t
 /// # Safety
 /// `from` has so many elements, `to` room for them.
 #[inline(always)]
-unsafe fn copy_few(from: *const f32, to: *mut f32, count: usize) {
+pub unsafe fn copy_few(from: *const f32, to: *mut f32, count: usize) {
     // SAFETY: as stated; the parts of 8 at both ends may overlap.
     unsafe {
         match count {

@@ -1,5 +1,5 @@
 //! The gradient of a convolution's kernel over blocks of channels: `[outputs, inputs, height, width]`, each the sum
-//! over pixels of an input times a gradient. A task has the sums of one or two blocks of outputs and some inputs, and
+//! over pixels of an input times a gradient. A task has the sums of some blocks of outputs and of inputs, and
 //! goes through all images, some rows at a time: their gradients stay in the L1 cache for all inputs and taps.
 //! Inputs are read where they lie or copied once into padded planes ([`Stage`]).
 //!
@@ -38,6 +38,9 @@ pub struct KernelGradient {
 /// Pixels whose gradients, two blocks of them, take half of the L1 cache.
 pub const CHUNK_PIXELS: usize = 128;
 
+/// Half of a usual L2 cache.
+const SUMS_BYTES: usize = 512 << 10;
+
 /// Sums of one task.
 struct Task<'a> {
     of: &'a KernelGradient,
@@ -55,6 +58,32 @@ impl KernelGradient {
     fn blocks(&self) -> (usize, usize) {
         let inputs = if self.input == Input::Blocked { self.inputs.div_ceil(LANES) } else { 1 };
         ((self.outputs / self.groups).div_ceil(LANES), inputs)
+    }
+
+    /// Parts of a group's outputs and inputs: enough for all threads, sums that stay in the L2 cache, and of such
+    /// the least to read, since each part of one side reads all of the other.
+    fn cut(&self, threads: usize) -> [usize; 2] {
+        let (outputs, inputs) = self.blocks();
+        let wanted = if threads == 1 { 1 } else { (threads * 4).div_ceil(self.groups) };
+        let input_rows = if self.input == Input::Blocked { LANES } else { self.inputs };
+        let sums = |part_outputs: usize, part_inputs: usize| {
+            part_outputs * LANES * part_inputs * input_rows * self.taps.len() * 4
+        };
+        let area = |image: [usize; 2]| image[0] * image[1];
+        let (x, gradient) = (inputs * area(self.stage.from), outputs * self.rows * self.columns);
+        let mut best = None;
+        // Pieces of one block leave half of a tile's registers empty.
+        for pieces in 1..=outputs.div_ceil(self.tiles.blocks) {
+            let parts = wanted.div_ceil(pieces).clamp(1, inputs);
+            let least = outputs.div_ceil(pieces) <= self.tiles.blocks;
+            let fits = sums(outputs.div_ceil(pieces), inputs.div_ceil(parts)) <= SUMS_BYTES || least;
+            let enough = pieces * parts >= wanted || least;
+            let cost = pieces * x + parts * gradient;
+            if fits && enough && best.is_none_or(|(least, _)| cost < least) {
+                best = Some((cost, [pieces, parts]));
+            }
+        }
+        best.map_or([1, 1], |(_, cut)| cut)
     }
 
     /// Planes of the stage that a task needs at a time.
@@ -76,21 +105,18 @@ pub fn run(of: &KernelGradient, step: &Step, run: &mut Run) {
         });
     }
     let (outputs, inputs) = of.blocks();
-    let pieces = outputs.div_ceil(of.tiles.blocks);
-    let wanted = if run.pool.threads() == 1 { 1 } else { run.pool.threads() * 4 };
-    let parts = wanted.div_ceil(of.groups * pieces).clamp(1, inputs);
+    let [pieces, parts] = of.cut(run.pool.threads());
     run.pool.run(of.groups * pieces * parts, &|index| {
         // Neighbouring tasks share gradients.
         let (rest, part) = (index / parts, index % parts);
         let (group, piece) = (rest / pieces, rest % pieces);
-        let first = piece * of.tiles.blocks;
-        let last = outputs.min(first + of.tiles.blocks);
         let task = Task {
             of,
             step,
             memory,
             group,
-            outputs: group * outputs + first..group * outputs + last,
+            outputs: group * outputs + piece * outputs / pieces
+                ..group * outputs + (piece + 1) * outputs / pieces,
             inputs: part * inputs / parts..(part + 1) * inputs / parts,
         };
         with_rooms(|rooms| task.run(rooms));
@@ -139,21 +165,27 @@ impl Task<'_> {
                 for part in 0..split.tiles {
                     let (begin, height) = (split.begin(part), split.height(part));
                     let kernel = of.tiles.depthwise[height - 1];
-                    let tile = self.tile(image, rows, x, &of.taps[begin..begin + height]);
+                    let tile = self.tile(image, rows, x, &of.taps[begin..begin + height], 0);
                     // SAFETY: see `Task::tile`; the sums are the task's.
                     unsafe { kernel(&Tile { sums: sums.add(begin * width), sum_row: width, ..tile }) };
                 }
                 continue;
             }
-            let kernel = of.tiles.kernels[self.outputs.len() - 1][of.tiles.rows - 1];
-            for (tap, &at) in of.taps.iter().enumerate() {
-                for lane in (0..LANES).step_by(of.tiles.rows) {
-                    let mut offsets = [0; LANES];
-                    (0..of.tiles.rows).for_each(|row| offsets[row] = at + (lane + row) as u32);
-                    let row = (index * LANES + lane) * taps + tap;
-                    let tile = self.tile(image, rows, x, &offsets[..of.tiles.rows]);
-                    // SAFETY: as above.
-                    unsafe { kernel(&Tile { sums: sums.add(row * width), sum_row: taps * width, ..tile }) };
+            for piece in (0..self.outputs.len()).step_by(of.tiles.blocks) {
+                let count = of.tiles.blocks.min(self.outputs.len() - piece);
+                let kernel = of.tiles.kernels[count - 1][of.tiles.rows - 1];
+                for (tap, &at) in of.taps.iter().enumerate() {
+                    for lane in (0..LANES).step_by(of.tiles.rows) {
+                        let mut offsets = [0; LANES];
+                        (0..of.tiles.rows).for_each(|row| offsets[row] = at + (lane + row) as u32);
+                        let row = (index * LANES + lane) * taps + tap;
+                        let tile = self.tile(image, rows, x, &offsets[..of.tiles.rows], piece);
+                        // SAFETY: as above.
+                        unsafe {
+                            let sums = sums.add(row * width + piece * LANES);
+                            kernel(&Tile { sums, sum_row: taps * width, ..tile });
+                        }
+                    }
                 }
             }
         }
@@ -171,10 +203,16 @@ impl Task<'_> {
             for (row, offset) in (begin..begin + height).zip(&mut offsets) {
                 *offset = (row / taps * of.stage.channel_elements()) as u32 + of.taps[row % taps];
             }
-            let kernel = of.tiles.kernels[self.outputs.len() - 1][height - 1];
-            let tile = self.tile(image, rows, x, &offsets[..height]);
-            // SAFETY: see `Task::tile`; the sums are the task's.
-            unsafe { kernel(&Tile { sums: sums.add(begin * width), sum_row: width, ..tile }) };
+            for piece in (0..self.outputs.len()).step_by(of.tiles.blocks) {
+                let count = of.tiles.blocks.min(self.outputs.len() - piece);
+                let kernel = of.tiles.kernels[count - 1][height - 1];
+                let tile = self.tile(image, rows, x, &offsets[..height], piece);
+                // SAFETY: see `Task::tile`; the sums are the task's.
+                unsafe {
+                    let sums = sums.add(begin * width + piece * LANES);
+                    kernel(&Tile { sums, sum_row: width, ..tile });
+                }
+            }
         }
     }
 
@@ -191,17 +229,18 @@ impl Task<'_> {
         staged
     }
 
-    /// The pixels of some rows; taps and stage were made for each other (`plan/blocked.rs`).
+    /// The pixels of some rows, for outputs from block `piece` of the task's on; taps and stage were made for each other (`plan/blocked.rs`).
     fn tile<'t>(
         &self,
         image: usize,
         (first, rows): (usize, usize),
         x: *const f32,
         offsets: &'t [u32],
+        piece: usize,
     ) -> Tile<'t> {
         let of = self.of;
         let pixels = of.rows * of.columns;
-        let plane = image * self.of.outputs.div_ceil(LANES) + self.outputs.start;
+        let plane = image * self.of.outputs.div_ceil(LANES) + self.outputs.start + piece;
         let gradient = self.memory.address(&self.step.inputs[1]).cast::<f32>().cast_const();
         Tile {
             x,

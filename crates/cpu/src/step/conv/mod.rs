@@ -11,8 +11,10 @@
 pub mod finish;
 pub mod interleave;
 pub mod kernel_gradient;
+pub mod norm;
 pub mod pack;
 pub mod pool;
+pub mod pool_gradient;
 pub mod shuffle;
 pub mod stage;
 pub mod winograd;

@@ -27,6 +27,12 @@ impl Weights {
         Weights { address: Shared(address.cast()), strides, width: view.sizes[3].max(1) }
     }
 
+    /// The addresses of the taps, by row and column, of an output and an input.
+    pub fn window(&self, output: usize, input: usize) -> impl Fn(usize, usize) -> *const f32 + use<> {
+        let (first, [_, _, row, column]) = (self.at(output, input, 0), self.strides);
+        move |y, x| first.wrapping_offset(y as isize * row + x as isize * column)
+    }
+
     /// The address of a weight; taps are those of the window in rows.
     pub fn at(&self, output: usize, input: usize, tap: usize) -> *const f32 {
         let index = [output, input, tap / self.width, tap % self.width];

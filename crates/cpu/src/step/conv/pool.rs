@@ -71,7 +71,7 @@ unsafe fn avx512(pool: &Pool, x: *const f32, y: *mut f32) {
 }
 
 /// The window elements, in steps of the dilation, that lie inside the image for a result along an axis.
-fn inside(pool: &Pool, axis: usize, at: usize) -> (i64, std::ops::Range<usize>) {
+pub fn inside(pool: &Pool, axis: usize, at: usize) -> (i64, std::ops::Range<usize>) {
     let first = (at * pool.strides[axis]) as i64 - pool.low[axis];
     let dilation = pool.dilation[axis] as i64;
     let begin = (-first).max(0).unsigned_abs().div_ceil(dilation.unsigned_abs()) as usize;

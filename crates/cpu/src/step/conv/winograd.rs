@@ -15,15 +15,15 @@
 use super::TASK_BYTES;
 use super::finish::FinishSpec;
 use super::pack::Weights;
-use crate::pool::Pool;
-use crate::step::gemm::Shared;
 use crate::exec::{Line, Memory, Run};
 use crate::kernel::conv::{Tap, Tile, Tiles};
 use crate::kernel::finish::Finish;
 use crate::kernel::gemm::split_rows;
 use crate::kernel::lanes::LANES;
 use crate::kernel::winograd::{Area, POINTS, Transforms};
+use crate::pool::Pool;
 use crate::step::Step;
+use crate::step::gemm::Shared;
 use crate::step::program::Program;
 use std::cell::RefCell;
 use std::ops::Range;
@@ -71,18 +71,14 @@ impl Packing {
             let lanes = piece.len() * LANES;
             let base = to.address().wrapping_add(piece.start * LANES * POINTS * self.inputs);
             for input in 0..self.inputs {
-                for lane in 0..lanes {
-                    let output = piece.start * LANES + lane;
-                    let points = if output < self.outputs {
-                        // SAFETY: the weights of an output and an input channel.
-                        let tap = |tap: usize| unsafe { *from.at(output, input, tap) };
-                        transformed(&std::array::from_fn(tap))
-                    } else {
-                        [0.0; POINTS]
-                    };
-                    for (point, &value) in points.iter().enumerate() {
-                        // SAFETY: the piece's part of the packed weights.
-                        unsafe { *base.add((point * self.inputs + input) * lanes + lane) = value };
+                let taps = self.taps(&from, piece.start * LANES, input);
+                // Together, because the places of different points may share their set of the cache.
+                let rows = transformed(&taps);
+                for (point, row) in rows.iter().enumerate() {
+                    // SAFETY: the piece's part of the packed weights, and a row of at most two blocks.
+                    unsafe {
+                        let to = base.add((point * self.inputs + input) * lanes);
+                        std::ptr::copy_nonoverlapping(row.as_ptr(), to, lanes);
                     }
                 }
             }
@@ -90,15 +86,39 @@ impl Packing {
     }
 }
 
+/// A number for each output of a piece.
+type Outputs<T> = [T; 2 * LANES];
+
+impl Packing {
+    /// The taps of an input, of outputs from `first` on; zeros behind the last output.
+    fn taps(&self, from: &Weights, first: usize, input: usize) -> [Outputs<f64>; 9] {
+        let mut taps = [[0.0; 2 * LANES]; 9];
+        for lane in 0..(2 * LANES).min(self.outputs - first) {
+            let weights = from.window(first + lane, input);
+            for (tap, outputs) in taps.iter_mut().enumerate() {
+                // SAFETY: the weights of an output and an input channel have nine taps.
+                outputs[lane] = f64::from(unsafe { *weights(tap / 3, tap % 3) });
+            }
+        }
+        taps
+    }
+}
+
 /// G g Gᵀ, rounded once.
-fn transformed(g: &[f32; 9]) -> [f32; POINTS] {
-    let along = |g: [f64; 3]| [g[0], (g[0] + g[1] + g[2]) / 2.0, (g[0] - g[1] + g[2]) / 2.0, g[2]];
-    let at = |row: usize, column: usize| f64::from(g[row * 3 + column]);
-    let columns = [0, 1, 2].map(|column| along([at(0, column), at(1, column), at(2, column)]));
-    let mut points = [0.0; POINTS];
-    for row in 0..4 {
-        for (column, value) in along([0, 1, 2].map(|column| columns[column][row])).into_iter().enumerate() {
-            points[row * 4 + column] = value as f32;
+fn transformed(g: &[Outputs<f64>; 9]) -> [Outputs<f32>; POINTS] {
+    let along = |g: [f64; 3]| [g[0], (g[0] + g[1] + g[2]) * 0.5, (g[0] - g[1] + g[2]) * 0.5, g[2]];
+    let mut columns = [[[0.0; 2 * LANES]; 3]; 4];
+    for column in 0..3 {
+        for lane in 0..2 * LANES {
+            let points = along([0, 1, 2].map(|row| g[row * 3 + column][lane]));
+            (0..4).for_each(|row| columns[row][column][lane] = points[row]);
+        }
+    }
+    let mut points = [[0.0; 2 * LANES]; POINTS];
+    for (row, columns) in columns.iter().enumerate() {
+        for lane in 0..2 * LANES {
+            let values = along([0, 1, 2].map(|column| columns[column][lane]));
+            (0..4).for_each(|column| points[row * 4 + column][lane] = values[column] as f32);
         }
     }
     points

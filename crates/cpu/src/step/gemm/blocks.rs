@@ -9,6 +9,9 @@ const PANELS: usize = 6;
 /// Rows of a block where B is packed already, so that a block of results stays in L2 too.
 const ROWS: usize = 252;
 
+/// Tiles of rows that make up for packing the right side again.
+const ROW_TILES: usize = 16;
+
 pub(super) struct Blocks {
     pub row_blocks: RowSplit,
     /// Units (columns, or rows of windows) per block.
@@ -51,9 +54,17 @@ impl Blocks {
             }),
             _ => (gemm.n.div_ceil(panel), &|units: usize| units * panel),
         };
+        let tiles = gemm.split().tiles;
         let row_blocks = match gemm.right {
-            Right::Packed => split_rows(gemm.split().tiles, ROWS / gemm.tiles.rows),
-            _ => split_rows(gemm.split().tiles, usize::MAX),
+            Right::Packed => split_rows(tiles, ROWS / gemm.tiles.rows),
+            // A side that is not packed yet is packed for every block: rather few blocks of rows than narrow ones of
+            // columns, for which the left side is read again.
+            Right::Strided(_) if threads > 1 => {
+                let wide = gemm.batch * units.div_ceil(PANELS);
+                let parts = (threads * 4).div_ceil(wide.max(1)).min(tiles / ROW_TILES).max(1);
+                split_rows(tiles, tiles.div_ceil(parts))
+            }
+            _ => split_rows(tiles, usize::MAX),
         };
         let others = gemm.batch * row_blocks.tiles;
         let wanted = if threads == 1 { 1 } else { (threads * 4).div_ceil(others) };

@@ -6,7 +6,7 @@
 
 use super::{Block, Gemm, Left, Right};
 use crate::exec::{Line, Memory};
-use crate::kernel::gemm::{Source, Tile, copy_pairs, copy_row, copy_rows, pack_a, pack_b};
+use crate::kernel::gemm::{Source, Tile, copy_few, copy_pairs, copy_row, copy_rows, pack_a, pack_b};
 use crate::step::windows::Windows;
 use crate::view::View;
 use pando_base::DType;
@@ -18,6 +18,10 @@ const ALIAS: isize = 1024;
 const ROOM_ROW: usize = super::K_BLOCK + 16;
 /// Bytes of a right side that stay in L2 beside all else, panels or not.
 const SMALL_RIGHT: usize = 128 << 10;
+
+/// Tiles of a transposed left side that are packed together: their rows are neighbours in memory, where a tile's alone
+/// would not fill a cache line, and every step of k is in another page.
+const TOGETHER: usize = 4;
 
 /// Memory of a thread.
 type Lines = Vec<Line>;
@@ -116,10 +120,24 @@ pub unsafe fn run_block(
         let k = gemm.k_block().min(gemm.k - begin);
         // SAFETY: passed on.
         let panels = unsafe { panels(gemm, block, right, (begin, k), &mut rooms.right) };
+        let together = packed_together(gemm, left);
         for index in block.tiles.0..block.tiles.1 {
             let (row, height) = (block.origin + block.split.begin(index), block.split.height(index));
+            let number = (index - block.tiles.0) % TOGETHER;
             // SAFETY: passed on.
-            let rows = unsafe { rows(gemm, left, (row, height), (begin, k), &mut rooms.tile) };
+            let rows = unsafe {
+                match together {
+                    Some(source) => {
+                        let first = block.split.begin(index - number);
+                        if number == 0 {
+                            pack_together(source.at(block.origin + first, begin), block, index, k, rooms);
+                        }
+                        let to = room(&mut rooms.tile, 0).add((block.split.begin(index) - first) * k);
+                        (to.cast_const(), 1, height as isize)
+                    }
+                    None => rows(gemm, left, (row, height), (begin, k), &mut rooms.tile),
+                }
+            };
             let kernel = gemm.tiles.kernels[height - 1];
             for (index, first) in (0..block.wide.1).step_by(panel).enumerate() {
                 let tile = Tile {
@@ -149,6 +167,39 @@ pub unsafe fn run_block(
     }
 }
 
+/// The left side if its tiles are to be packed together: each row's steps are far apart, those of neighbouring rows
+/// neighbours.
+fn packed_together(gemm: &Gemm, left: &LeftSide) -> Option<Source> {
+    let LeftSide::Strided(source) = *left else { return None };
+    let transposed = source.row == 1 && source.column > 1 && source.dtype == DType::F32;
+    (transposed && gemm.tiles.pairs.is_none() && worth_a_copy(gemm)).then_some(source)
+}
+
+/// Whether a tile is read so often that it should lie well.
+fn worth_a_copy(gemm: &Gemm) -> bool {
+    gemm.n > 2 * gemm.tiles.columns
+}
+
+/// Packs the tiles from the block's tile `first` on: `source` is at the first one's first row.
+///
+/// # Safety
+/// The rows of so many tiles and `k` steps lie in memory.
+unsafe fn pack_together(source: Source, block: &Block, first: usize, k: usize, rooms: &mut Rooms) {
+    let tiles = first..block.tiles.1.min(first + TOGETHER);
+    let (begin, end) = (block.split.begin(tiles.start), block.split.begin(tiles.end));
+    let to = room(&mut rooms.tile, (end - begin) * k);
+    for step in 0..k {
+        for tile in tiles.clone() {
+            let (row, height) = (block.split.begin(tile) - begin, block.split.height(tile));
+            // SAFETY: rows of the source; the room holds those of all tiles.
+            unsafe {
+                let from = source.at(row, step).address.cast::<f32>();
+                copy_few(from, to.add(row * k + step * height), height);
+            }
+        }
+    }
+}
+
 /// A tile of the left side for `k` steps from `begin` on: its address, and the distances of rows and steps.
 ///
 /// # Safety
@@ -173,8 +224,7 @@ unsafe fn rows(
         unsafe { copy_pairs(source, pairs, height, k, to, ROOM_ROW) };
         return (to, ROOM_ROW as isize, 1);
     }
-    let worth_a_copy = gemm.n > 2 * gemm.tiles.columns;
-    let near = |along: isize, across: isize| along == 1 && (across % ALIAS != 0 || !worth_a_copy);
+    let near = |along: isize, across: isize| along == 1 && (across % ALIAS != 0 || !worth_a_copy(gemm));
     let direct = near(source.column, source.row) || near(source.row, source.column);
     if source.dtype == DType::F32 && (direct || k == 1 || height == 1) {
         return (source.address.cast(), source.row, source.column);
