@@ -285,10 +285,10 @@ impl Layout {
                 phases.push(Some(operands.len()));
                 let kernel = self.phase_kernel(kernel, axes, of.strides);
                 let mut conv = of.conv.clone();
-                for axis in 0..2 {
-                    conv.conv.padding[axis] = axes[axis].padding;
-                    conv.window[axis] = axes[axis].taps;
-                    conv.to[axis + 2] = axes[axis].size;
+                for (axis, phase) in axes.iter().enumerate() {
+                    conv.conv.padding[axis] = phase.padding;
+                    conv.window[axis] = phase.taps;
+                    conv.to[axis + 2] = phase.size;
                 }
                 let sizes = blocked_sizes(conv.to);
                 operands.push(self.push(
