@@ -16,17 +16,15 @@ class Blocks:
         self._number = 0  # blocks so far
         self.auto_id = 0
         self._place = strategy.first()
-        self.used = {}
+        self._used = set()
 
     def begin(self, user_id, ipu_id):
         """The operations that follow belong to a new block."""
         if user_id is None:
             user_id = str(self.auto_id)
             self.auto_id += 1
-        block = (str(user_id), ipu_id)
         self._number += 1
         self._place = self._strategy.place(str(user_id), ipu_id, self._number)
-        self.used[block] = self._place
 
     def end(self, outer):
         """Back to the block around the one that ends, or to none."""
@@ -36,10 +34,15 @@ class Blocks:
         """What `end` will need: the block around a scope, None before the first one."""
         return self._place if self._number else None
 
+    def places(self):
+        """Where operations run."""
+        return self._used
+
     def place(self):
         """Where the operation that is being captured runs."""
         if self._place is None:
             raise createPoptorchError("No active Block: every operation after a poptorch.Block must be in another one")
+        self._used.add(self._place)
         return self._place
 
 

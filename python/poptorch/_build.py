@@ -1,5 +1,6 @@
 """From the user's model to the programs of a device: capture, outputs in the device's types, compile."""
 
+import contextlib
 from dataclasses import dataclass, field
 
 import torch
@@ -42,7 +43,7 @@ def build(model, options, training, arguments, plan):
     owner = entry._owner()
     before = _tensors(owner)
     names = [name for name, _ in arguments.tensors()]
-    with _impl.compiling(compilation), plain(owner), FunctionWatch(compilation):
+    with _impl.compiling(compilation), plain(owner), _unchecked_distributions(), FunctionWatch(compilation):
         try:
             captured = capture(entry, samples, training=training, prepare=compilation.prepare, names=_text(names))
         except pando.Error as error:
@@ -55,6 +56,18 @@ def build(model, options, training, arguments, plan):
     count = sum(1 for _ in flatten(entry.result))
     losses = [output.value for output in captured.outputs[count:]]
     return Built(captured, compilation, entry.result, captured.outputs[:count], losses, names)
+
+
+@contextlib.contextmanager
+def _unchecked_distributions():
+    """Checks of a distribution's numbers would ask for elements that are not known yet."""
+    distribution = torch.distributions.Distribution
+    before = distribution._validate_args
+    distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        distribution.set_default_validate_args(before)
 
 
 def _text(names):

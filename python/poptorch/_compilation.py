@@ -5,6 +5,9 @@ import contextlib
 import torch
 from torch.overrides import TorchFunctionMode
 
+from pando import _pando
+
+from ._arguments import flatten
 from ._blocks import Blocks
 from ._errors import createPoptorchError
 from .enums import OverlapMode
@@ -22,6 +25,7 @@ _CONVOLUTIONS = {
     getattr(torch, name)
     for name in "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution".split()
 }
+_LAYERS = _CONVOLUTIONS | {torch.nn.functional.linear}
 
 
 class Compilation:
@@ -34,7 +38,10 @@ class Compilation:
         self.capture = None
         self.inputs = []
         self.losses = []
+        self.wraps_loss = False  # whether the last loss is an identity_loss
         self.prints = []
+        self.watched = [] if options.Precision.exists("enableFloatingPointChecks") and (
+            options.Precision.enableFloatingPointChecks) else None  # floats that have to be finite
         self.checkpoints = []
         self.multi_convs = []
         self.overlaps = []
@@ -46,7 +53,6 @@ class Compilation:
     def prepare(self, capture):
         """Called when the capture is set up."""
         self.capture = capture
-        capture.region = self.blocks.place() if self.options is not None else None
 
     # Losses.
 
@@ -59,10 +65,11 @@ class Compilation:
         finally:
             self._hidden -= 1
 
-    def mark_loss(self, result, operands):
-        """The result is a loss; losses that it is made of are not final ones."""
+    def mark_loss(self, result, wraps=False):
+        """The result is a loss; `wraps`: it may be made of other ones."""
         if not self._hidden and isinstance(result, torch.Tensor):
             self.losses.append(result)
+            self.wraps_loss = wraps
 
     # Notes of operations.
 
@@ -73,7 +80,7 @@ class Compilation:
             handler(result, operands, **attributes)
 
     def _note_identity_loss(self, result, operands):
-        self.mark_loss(result, operands)
+        self.mark_loss(result, wraps=True)
 
     def _note_ipu_print_tensor(self, result, operands, format, print_gradient):  # noqa: A002
         self.prints.append((result, format, print_gradient))
@@ -102,6 +109,23 @@ class Compilation:
             raise createPoptorchError(f"{name} is not supported with PipelinedExecution; use ShardedExecution")
         if not self.options.TensorLocations.numIOTilesSet:
             raise createPoptorchError(f"{name} needs tiles for input and output: set TensorLocations.numIOTiles")
+
+    def watch(self, result):
+        """Remembers floats for the check of floating-point exceptions."""
+        if self.watched is not None:
+            self.watched += [leaf for leaf in flatten(result)
+                             if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
+        return result
+
+    def finite(self):
+        """`bool[]`: no input and no result of an operation is infinite or not a number. None if nobody asks."""
+        if self.watched is None:
+            return None
+        emitter = self.capture.emitter
+        floats = [t for t in self.inputs if t.is_floating_point()] + self.watched
+        values = {tracked.read() for tracked in (getattr(t, "_pando", None) for t in floats) if tracked is not None}
+        values = [value.id for value in values if value is not None and value.frame is emitter.frame]
+        return emitter.value(_pando.all_finite(emitter.native, sorted(set(values))))
 
     # Names.
 
@@ -180,9 +204,24 @@ class FunctionWatch(TorchFunctionMode):
         args, kwargs = _on_this_device(args, kwargs)
         if func in _CONVOLUTIONS:
             state.count_convolution()
+        if func in _LAYERS:
+            args, kwargs = _in_type_of_activations(args, kwargs)
         if func not in _LOSS_FUNCTIONS:
-            return func(*args, **kwargs)
+            return state.watch(func(*args, **kwargs))
         with state.hidden_losses():
             result = func(*args, **kwargs)
-        state.mark_loss(result, args)
+        state.mark_loss(result)
         return result
+
+
+def _in_type_of_activations(args, kwargs):
+    """A layer computes in the type of what comes in: weights of another float type are converted."""
+    if not args or not isinstance(args[0], torch.Tensor):
+        return args, kwargs
+    dtype = args[0].dtype
+
+    def converted(value):
+        other = isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype != dtype
+        return value.to(dtype) if other and dtype.is_floating_point else value
+
+    return tuple(map(converted, args)), {name: converted(value) for name, value in kwargs.items()}

@@ -36,9 +36,19 @@ class Entry(torch.nn.Module):
     def __call__(self, *tensors):
         self._compilation.inputs = list(tensors)
         args, kwargs = self._arguments.with_tensors(tensors)
-        result = self._user_model(*args, **kwargs)
+        result = _called(self._user_model, args, kwargs)
         object.__setattr__(self, "result", result)
         losses = self._compilation.losses
         return [*flatten(result), *losses]
 
     forward = __call__
+
+
+def _called(model, args, kwargs):
+    """The model's result. In PyTorch's complaints about arguments the stand-ins for tensors are tensors."""
+    try:
+        return model(*args, **kwargs)
+    except TypeError as error:
+        if type(error) is TypeError and "FakeTensor" in str(error):
+            raise TypeError(str(error).replace("FakeTensor", "Tensor")) from error
+        raise

@@ -8,13 +8,14 @@ import torch
 
 from pando.torch._types import TORCH_TYPES
 
-from . import _export, _impl, _signature
+from . import _export, _impl, _ir, _placement, _prediction, _signature
 from ._arguments import rebuild
 from ._batches import Plan
 from ._blocks import module_repr
 from ._build import build, output_values
 from ._device import Device, Program, copy_into
 from ._errors import createPoptorchError
+from ._hardware import claims_hardware
 from ._host_model import plain_view, unwatch, watch
 from ._logging import core, logger
 from ._option_keys import validate
@@ -57,6 +58,7 @@ class PoplarExecutor:
         self._attached = False
         self._host_is_stale = False
         self._compilation_time = None
+        self._cycle_count = None
         self._has_run = False
         self._names = {}
         self._warned = set()
@@ -77,6 +79,8 @@ class PoplarExecutor:
         assert self._options.connection_type is not ConnectionType.Never, (
             "Trying to run a model on an offline device (ConnectionType.Never)"
         )
+        if self._options.log_cycle_count and not claims_hardware():
+            raise createPoptorchError("Cycle count logging is only supported on actual IPU hardware.")
         if not self._attached:
             self.attachToDevice()
         self._take_newer_weights()
@@ -85,6 +89,8 @@ class PoplarExecutor:
         tensors = [self._input(name, tensor) for name, tensor in arguments.tensors()]
         outputs = self._runner.run(tensors)
         self._has_run = True
+        if self._options.log_cycle_count:
+            core(10, f"Total number of IPU cycles: {self._cycles()}")
         if self._built.extra["writes"]:
             self._host_is_stale = True
             self._version += 1
@@ -138,12 +144,19 @@ class PoplarExecutor:
         with _impl.compile_hooks():
             built = build(self._user_model, options, self._training, arguments, plan)
             self._built, self._arguments = built, arguments
+            _placement.check(built.compilation.blocks, options, plan, self._training)
             self._check_buffers(built, plan)
             built.extra["prints"] = [self._value_of(tensor) for tensor, _, _ in built.compilation.prints]
+            finite = built.compilation.finite()
+            built.extra["prints"] += [] if finite is None else [finite]
             programs, state = self._trainer.programs(built, plan) if self._training else self._inference(built)
             self._names = {one.name: one.tensor for one in built.captured.state if one.tensor is not None}
             state = {**state, **self._model_state(), "seed": self._seed()}
             self._runner = self._make_runner(built, plan, programs, state)
+        _ir.export_if_asked(self._runner.program)
+        folder = _prediction.report_folder(options, self._training)
+        if folder is not None:
+            _prediction.write_report(self._runner.program, _placement.num_ipus(built.compilation.blocks), folder)
         watch(self._user_model, self)
         self._compilation_time = datetime.timedelta(seconds=time.perf_counter() - start)
 
@@ -182,6 +195,8 @@ class PoplarExecutor:
             self._device, plan, options.output_mode, options.output_return_period, len(built.extra["outputs"]), names,
             written, bool(options._Popart.options.get("syntheticDataMode")),
         )
+        runner.program = programs[base]
+        runner.checks_finite = built.compilation.watched is not None
         runner.prints = [form for _, form, _ in built.compilation.prints]
         return runner
 
@@ -231,7 +246,6 @@ class PoplarExecutor:
     def copyWeightsToHost(self):
         """Overwrites the user model's parameters and buffers by the device's."""
         self._require_compiled()
-        core(20, "Explicit copyWeightsToHost()")
         self._copy_to_host()
 
     def copyWeightsToHostIfNeeded(self):
@@ -239,11 +253,11 @@ class PoplarExecutor:
         if not self._host_is_stale or self._device is None:
             return False
         logger.debug("Implicit copyWeightsToHost()")
-        self._copy_to_host()
+        self.copyWeightsToHost()
         return True
 
     def _copy_to_host(self):
-        self._host_is_stale = False
+        self._host_is_stale = False  # first: copying uses the tensors
         for name, tensor in self._names.items():
             copy_into(plain_view(tensor), self._device.read(name))
 
@@ -410,6 +424,10 @@ class PoplarExecutor:
             raise createPoptorchError(f"There is no anchored tensor {short_name}; there are: {', '.join(names) or 'none'}")
         return self._runner.anchored[names.index(short_name)]
 
+    def _debugGetPopartIR(self):
+        self._require_compiled()
+        return _ir.as_json(self._built, self._runner.program, self._trainer)
+
     def _require_compiled(self):
         if self._device is None:
             raise createPoptorchError(_NOT_COMPILED)
@@ -441,6 +459,22 @@ class PoplarExecutor:
     def getLatency(self):
         """(minimum, maximum, average) seconds of all three."""
         return self._latency(3)
+
+    def cycleCount(self):
+        """Cycles of one run on an IPU, as predicted."""
+        if not self._options.log_cycle_count:
+            raise createPoptorchError(
+                "Cycle count logging is disabled. Please set option logCycleCount to True to enable."
+            )
+        if not self._has_run:
+            raise createPoptorchError("Please run the model at least once before obtaining cycle count.")
+        return self._cycles()
+
+    def _cycles(self):
+        if self._cycle_count is None:
+            ipus = _placement.num_ipus(self._built.compilation.blocks)
+            self._cycle_count = _prediction.predict(self._runner.program, ipus)["cycles_per_step"]
+        return self._cycle_count
 
     def compilationTime(self):
         """How long compilation took."""

@@ -5,20 +5,20 @@ from pando import _pando
 from ._errors import createPoptorchError
 
 
-def final_loss(graph, losses):
-    """The one loss that all others flow into; None of them may be beside it."""
+def final_loss(graph, losses, wraps):
+    """The one loss that all others flow into. `wraps`: the last one may be another one's value under a new name."""
     if not losses:
         raise createPoptorchError(
             "Couldn't find a loss in graph: use a loss function of torch.nn or poptorch.identity_loss"
         )
-    final = losses[-1]
-    others = [loss for loss in losses[:-1] if loss.id != final.id]
-    if others:
-        seed = graph.full(final.dtype, final.shape, 1.0)
-        flows = _pando.gradients(graph.native, [final.id], [seed.id], [loss.id for loss in others])
-        if any(gradient is None for gradient in flows):
-            raise createPoptorchError(
-                "Multiple independent losses found in graph. Graph must have one final loss. Wrap final graph loss in "
-                "poptorch.identity_loss."
-            )
+    final, others = losses[-1], losses[:-1]
+    seed = graph.full(final.dtype, final.shape, 1.0)
+    same = [loss for loss in others if loss.id == final.id]
+    others = [loss.id for loss in others if loss.id != final.id]
+    flows = _pando.gradients(graph.native, [final.id], [seed.id], others) if others else []
+    if any(gradient is None for gradient in flows) or (same and not wraps):
+        raise createPoptorchError(
+            "Multiple independent losses found in graph. Graph must have one final loss. Wrap final graph loss in "
+            "poptorch.identity_loss."
+        )
     return final

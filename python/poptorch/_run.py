@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from ._device import copy_into
+from ._errors import createPoptorchError
 from ._perf import Counters
 from ._print_tensor import print_array
 
@@ -21,6 +22,7 @@ class Runner:
         self.counters = None
         self.prints = []  # formats
         self.anchored = []
+        self.checks_finite = False
 
     def run(self, tensors):
         """The outputs of a call, joined."""
@@ -31,6 +33,8 @@ class Runner:
             begin = counters.now()
             index = plan.index(iteration, step, replica)
             inputs = [plan.part(tensor, index) for tensor in tensors]
+            if self._synthetic:
+                inputs = [_random(tensor) for tensor in inputs]
             if not self._synthetic:
                 counters.add("input", begin, counters.now())
             outputs = self._device.run(self._programs[replica], inputs)
@@ -62,6 +66,11 @@ class Runner:
             copy_into(inputs[position], next(rest))
         for form in self.prints:
             print_array(form, next(rest).numpy())
+        if self.checks_finite and not next(rest).item():
+            raise createPoptorchError(
+                "Floating-point exception: a value of the model is infinite or not a number "
+                "(Precision.enableFloatingPointExceptions is on)"
+            )
         self.anchored = list(rest)
         return results
 
@@ -75,6 +84,12 @@ class Runner:
         join = np.stack if parts[0].dim() == 0 else np.concatenate
         joined = torch.from_numpy(join([array.numpy() for array in arrays]))
         return joined.view(torch.bfloat16) if parts[0].dtype is torch.bfloat16 else joined
+
+
+def _random(tensor):
+    """Random normal numbers in the place of an input."""
+    numbers = np.random.default_rng(0).standard_normal(tuple(tensor.shape), np.float32)
+    return torch.from_numpy(np.asarray(numbers)).to(tensor.dtype)
 
 
 def _sum(parts):

@@ -21,7 +21,15 @@ class Arguments:
 
     def leaves(self):
         """(name, leaf) of everything, in a fixed order."""
-        return [pair for name, value in self.named.items() for pair in _leaves(value, name)]
+        return [pair for name, value in self._values() for pair in _leaves(value, name)]
+
+    def _values(self):
+        """(name, value); arguments that are gathered in a dict have names of their own."""
+        for name, value in self.named.items():
+            if self.variadic.get(name) is inspect.Parameter.VAR_KEYWORD:
+                yield from _ordered(value).items()
+            else:
+                yield name, value
 
     def tensors(self):
         """(name, tensor) of the inputs."""
@@ -122,8 +130,12 @@ def check(expected, actual):
                 "Number of positional arguments mismatch: expected "
                 f"{expected.positional} arguments but got {actual.positional}"
             )
-    for name, value in expected.named.items():
-        _check(name, value, actual.named[name])
+    for name, kind in expected.variadic.items():
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            _check_keys(expected.named[name], actual.named[name])
+    found = dict(actual._values())
+    for name, value in expected._values():
+        _check(name, value, found[name])
 
 
 def _check(name, expected, actual):

@@ -48,6 +48,18 @@ class Trainer:
         """The user's optimizer."""
         return self._optimizer
 
+    def rule(self):
+        """The name of the compiled update."""
+        return self._description.rule
+
+    def has_momentum(self):
+        """Does the update keep a velocity?"""
+        return any("momentum" in group for group in self._description.groups)
+
+    def weights(self):
+        """Names of the trained weights."""
+        return [weight.name for weight in self._programs.weights]
+
     def tensor_names(self):
         """Names of gradients, new weights and numbers."""
         names = []
@@ -217,7 +229,9 @@ class Trainer:
             settings = dict(description.groups[group])
             for name in settings if weight is not None else ():
                 value = self._overrides.get(f"{_PARAMETERS[name]}___specific___{weight.name}")
-                settings[name] = settings[name] if value is None else float(value)
+                # The same number in float32 is no news: our own has more digits.
+                if value is not None and float(value) != float(torch.tensor(settings[name])):
+                    settings[name] = float(value)
             changed = _with_groups(description, group, settings)
             for name, value in optimizers(changed, self._programs._stochastic)[group].hyperparameters():
                 device.write(hyper_name(group, name), torch.tensor(value, dtype=torch.float32))

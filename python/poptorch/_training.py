@@ -55,7 +55,7 @@ class TrainingPrograms:
         """The programs, by name."""
         captured = self._built.captured
         self._graph = graph = captured.emitter
-        loss = final_loss(graph, self._built.losses)
+        loss = final_loss(graph, self._built.losses, self._built.compilation.wraps_loss)
         self._loss = loss
         self._declare()
         trained = self._trained()

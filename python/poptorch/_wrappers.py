@@ -4,6 +4,7 @@ import torch
 
 from ._errors import createPoptorchError
 from ._export import File
+from ._strategies import PipelinedExecution
 from .enums import ConnectionType
 from ._executor import Destroy, PoplarExecutor
 from .options import Options
@@ -31,6 +32,11 @@ def inferenceModel(model, options=None):
             "You must set poptorch.Options().Training.gradientAccumulation to 1 or leave it as its default value (1) "
             "when running a poptorch.inferenceModel()."
         )
+        if isinstance(options._execution_strategy, PipelinedExecution):
+            message += (
+                " Use poptorch.Options().deviceIterations to process a sufficient number of batches each run for "
+                "pipelined execution instead."
+            )
         raise createPoptorchError(message)
     return PoplarExecutor(_user_model(model), options, training=False)
 

@@ -113,8 +113,6 @@ class SGD(Optimizer, torch.optim.SGD):
                 group.setdefault("velocity_scaling", self.defaults["velocity_scaling"])
         elif velocity_scaling is not None:
             raise ValueError("velocity_scaling needs use_combined_accum=True")
-        if use_combined_accum and (accum_type is not None or velocity_accum_type is not None):
-            raise ValueError("accum_type and velocity_accum_type need use_combined_accum=False")
         self.loss_scaling = 1.0 if loss_scaling is None else loss_scaling
         self.max_grad_norm = math.inf if max_grad_norm is None else max_grad_norm
         self.accum_type = accum_type or torch.float32

@@ -1,8 +1,9 @@
-//! Composites of the graph's builder by name, for Python.
+//! Composites of the graph's builder, and losses, by name, for Python.
 
 use crate::{Error, to_python};
 use pando_base::Result;
 use pando_graph::{Builder, ValueId};
+use pando_transform::loss::{self, Reduction};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -51,7 +52,21 @@ pub fn insert(
         ("softmax", &[x]) => one(b.softmax(x, attributes.axis()?)),
         ("log_softmax", &[x]) => one(b.log_softmax(x, attributes.axis()?)),
         ("layer_norm", &[x, scale, bias]) => one(b.layer_norm(x, scale, bias, attributes.number("epsilon")?)),
+        ("detach", &[x]) => one(b.detach(x)),
+        ("batch_norm_training", &[x, scale, bias]) => {
+            let results = b.batch_norm_training(x, scale, bias, attributes.number("epsilon")?);
+            results.map(|results| results.to_vec()).map_err(to_python)
+        }
+        (name, _) if loss::LOSSES.contains(&name) => one(losses(b, name, args, attributes)),
         ("rms_norm", &[x, scale]) => one(b.rms_norm(x, scale, attributes.number("epsilon")?)),
         _ => Err(Error::new_err(format!("there is no composite {name} of {} operands", args.len()))),
     }
+}
+
+/// The losses of the samples, not reduced.
+fn losses(b: &mut Builder, name: &str, args: &[ValueId], attributes: &Attributes) -> Result<ValueId> {
+    let operands: Vec<Option<ValueId>> = args.iter().copied().map(Some).collect();
+    let options: Vec<(&str, f64)> =
+        attributes.values.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    loss::named(b, name, &operands, &options, Reduction::None)
 }

@@ -2,7 +2,7 @@
 //! numbers. What it makes is a [`Module`], which is printed, compiled, or becomes a program of a session.
 
 use crate::array::{Array, Location, borrow};
-use crate::{Error, compiled::Compiled, to_python};
+use crate::{Error, compiled::Compiled, fixed, to_python};
 use pando_base::{DType, Id, Result, Tensor};
 use pando_graph::{Builder, EvalOptions, TensorType, ValueId, text};
 use pando_onnx::Operator;
@@ -215,6 +215,13 @@ impl Module {
     #[staticmethod]
     fn parse(source: &str) -> PyResult<Module> {
         pando_graph::parse(source, "module").map(|module| Module(Arc::new(module))).map_err(to_python)
+    }
+
+    /// The same module with random constants in place of parameters of `main`: for predictions, which ask where weights
+    /// are, not what they are.
+    fn with_constants(&self, positions: Vec<usize>) -> PyResult<Module> {
+        let module = fixed::fixed((*self.0).clone(), &positions).map_err(to_python)?;
+        Ok(Module(Arc::new(module)))
     }
 
     fn text(&self) -> String {

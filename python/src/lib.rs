@@ -5,6 +5,7 @@ mod array;
 mod compiled;
 mod composites;
 mod engine;
+mod fixed;
 mod graph;
 mod model;
 mod predict;

@@ -11,8 +11,7 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 
 /// A program: its name, module, names of state read and written, names of inputs and outputs.
-type Described<'py> =
-    (String, PyRef<'py, Module>, Vec<String>, Vec<String>, Vec<String>, Vec<String>);
+type Described<'py> = (String, PyRef<'py, Module>, Vec<String>, Vec<String>, Vec<String>, Vec<String>);
 
 #[pyclass]
 pub struct Session(pando_runtime::Session);

@@ -73,7 +73,8 @@ impl Optimizer {
         master: bool,
         stochastic: bool,
     ) -> PyResult<Self> {
-        let settings: Vec<(&str, f64)> = settings.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        let settings: Vec<(&str, f64)> =
+            settings.iter().map(|(name, value)| (name.as_str(), *value)).collect();
         let optimizer = pando_transform::Optimizer::named(rule, &settings).map_err(to_python)?;
         let rounding = if stochastic { Rounding::Stochastic } else { Rounding::Nearest };
         let (first, second) = (dtype_of(first)?, dtype_of(second)?);

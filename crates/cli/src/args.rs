@@ -145,6 +145,9 @@ pub struct ProfileArgs {
     /// Profile training instead of inference
     #[arg(long)]
     pub train: bool,
+    /// What updates the weights, with --train: sgd, adam, adamw, adamax, lamb, rmsprop, adagrad or adadelta
+    #[arg(long, value_name = "NAME", default_value = "adam", requires = "train")]
+    pub optimizer: String,
     /// Micro-batches per weight update, with --train
     #[arg(long, value_name = "N", requires = "train")]
     pub gradient_accumulation: Option<u64>,

@@ -4,7 +4,7 @@ use crate::place::Placed;
 use pando_machine::Machine;
 use pando_profile::{Fit, VarUse};
 use pando_tile::memory::{largest_vars, memory_over_time, step_at};
-use pando_tile::{Program, Role, Step, VarId};
+use pando_tile::{Program, Step, VarId};
 
 /// How many variables the report names.
 const NAMED: usize = 10;
@@ -91,13 +91,13 @@ fn step_name(program: &Program, step: &Step) -> String {
 /// One remedy, by what takes most of the tile.
 fn remedy(program: &Program, placed: &Placed, tile: u32, largest: &[(VarId, u64)], available: u64) -> String {
     let bytes_of = |constant: bool| -> u64 {
-        let vars = program.vars.values().filter(|var| matches!(var.role, Role::Constant(_)) == constant);
+        let vars = program.vars.values().filter(|var| var.role.always_lives() == constant);
         vars.filter_map(|var| Some(var.tile_bytes(&var.home.grid.coordinates_of(tile)?))).sum()
     };
     let (weights, code) = (bytes_of(true), placed.base_bytes);
     let temporaries: u64 = largest
         .iter()
-        .filter(|&&(var, _)| !matches!(program.vars[var].role, Role::Constant(_)))
+        .filter(|&&(var, _)| !program.vars[var].role.always_lives())
         .map(|&(_, bytes)| bytes)
         .sum();
     if code > weights.max(temporaries) {
@@ -126,7 +126,7 @@ fn hand_written_remedy(program: &Program, largest: &[(VarId, u64)]) -> String {
 /// Weights that overfill a chip: half precision if that halves them to fit, otherwise more chips.
 fn weights_remedy(program: &Program, available: u64) -> String {
     let bytes = |only_f32: bool| -> u64 {
-        let weights = program.vars.values().filter(|var| matches!(var.role, Role::Constant(_)));
+        let weights = program.vars.values().filter(|var| var.role.always_lives());
         let wanted = weights.filter(|var| !only_f32 || var.dtype == pando_base::DType::F32);
         wanted.map(|var| var.shape.num_elements() * var.dtype.size_bytes()).sum()
     };

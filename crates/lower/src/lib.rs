@@ -28,7 +28,7 @@ pub use prepare::{inline_calls, supported};
 pub use stages::{End, Stage, rebalance, split};
 
 use pando_base::Result;
-use pando_graph::Module;
+use pando_graph::{Module, Op};
 use pando_machine::Machine;
 use pando_profile::Fit;
 
@@ -44,11 +44,19 @@ pub struct Options {
     pub half_partials: bool,
     /// Chips that run the same program on their own data.
     pub replicas: u64,
+    /// State that stays on the chip: the parameter that holds it before a run, and the result that it becomes.
+    pub state: Vec<(usize, usize)>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { available_memory_proportion: 0.6, min_tile_bytes: 128, half_partials: false, replicas: 1 }
+        Options {
+            available_memory_proportion: 0.6,
+            min_tile_bytes: 128,
+            half_partials: false,
+            replicas: 1,
+            state: Vec::new(),
+        }
     }
 }
 
@@ -63,14 +71,29 @@ pub struct Compiled {
 
 /// Compiles the function named `main`. Every unsupported operation is reported in one error.
 pub fn compile(module: &Module, machine: &Machine, options: &Options) -> Result<Compiled> {
-    let module = inline_calls(module)?;
+    let mut module = inline_calls(module)?;
     supported(&module)?;
+    own_state(&mut module, &options.state);
     let plan = plan(&module, machine, options)?;
     let emitted = emit(&module, &plan, machine, options);
     check_kernels(&emitted.program)?;
     let placed = place(&emitted.program, machine);
     let fit = fit(&emitted.program, machine, &placed, Origin::Model);
     Ok(Compiled { module, plan, emitted, placed, fit })
+}
+
+/// A result that is state and is another parameter becomes a value of its own, which outlives that parameter's update.
+fn own_state(module: &mut Module, state: &[(usize, usize)]) {
+    let main = module.funcs.ids().next().expect("an inlined module has a function");
+    let func = &mut module.funcs[main];
+    for &(param, result) in state {
+        let value = func.results[result];
+        if func.params.contains(&value) && func.params[param] != value {
+            let ty = func.ty(value).clone();
+            let node = func.push_node(Op::Reshape { dims: ty.dims.clone() }, [value], [ty]);
+            func.results[result] = func.nodes[node].results[0];
+        }
+    }
 }
 
 /// Kernels know best which element types they take; what they refuse is the user's problem, anything else

@@ -9,7 +9,7 @@ use pando_machine::Machine;
 use pando_tile::liveness::{Liveness, liveness};
 use pando_tile::memory::{FixedMemory, fixed_memory};
 use pando_tile::traffic::Traffic;
-use pando_tile::{Placement, Program, Role, VarId};
+use pando_tile::{Placement, Program, VarId};
 
 /// Alignment of variables: the widest access (hardware.md section 2, ld128).
 const ALIGN_BYTES: u64 = 16;
@@ -43,7 +43,7 @@ pub fn place(program: &Program, machine: &Machine) -> Placed {
                 bytes: var.max_tile_bytes().next_multiple_of(ALIGN_BYTES),
                 tiles: (var.home.grid.base.into(), var.home.grid.end_tile()),
                 live: live.ranges[id]?,
-                constant: matches!(var.role, Role::Constant(_)),
+                constant: var.role.always_lives(),
             })
         })
         .collect();

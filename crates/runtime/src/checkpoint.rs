@@ -51,6 +51,8 @@ struct Entry {
     name: String,
     #[serde(rename = "type")]
     ty: String,
+    /// Of the bytes of the tensor.
+    crc32: u32,
 }
 
 pub(crate) fn save(folder: &Path, programs: &[&str], state: &State) -> Result<()> {
@@ -61,7 +63,10 @@ fn write(folder: &Path, programs: &[&str], state: &State) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let tensors =
         tensors_name(1 + tensor_files(folder)?.iter().map(|&(number, _)| number).max().unwrap_or(0));
-    let entry = |(name, tensor): (&String, &Tensor)| Entry { name: name.clone(), ty: type_of(tensor) };
+    let entry = |(name, tensor): (&String, &Tensor)| {
+        let crc32 = crc32fast::hash(tensor.bytes());
+        Entry { name: name.clone(), ty: type_of(tensor), crc32 }
+    };
     let manifest = Manifest {
         format: FORMAT.into(),
         version: VERSION,
@@ -151,9 +156,13 @@ pub(crate) fn load(folder: &Path, state: &mut State, extent: Extent) -> Result<(
     let bytes = fs::read(&path).map_err(|reason| errors::damaged(&path, reason))?;
     let stored = SafeTensors::deserialize(&bytes).map_err(|reason| errors::damaged(&path, reason))?;
     // All is read and compared before anything changes.
-    let read = |place: usize| read_tensor(&path, &stored, &state.names[place], state.tensor(place));
-    let tensors = (0..state.names.len()).map(read).collect::<Result<Vec<_>>>()?;
-    tensors.into_iter().enumerate().for_each(|(place, tensor)| state.put(place, tensor));
+    let mut tensors = Vec::new();
+    for entry in &manifest.state {
+        if let Ok(place) = state.place(&entry.name) {
+            tensors.push((place, read_tensor(&path, &stored, entry, state.tensor(place))?));
+        }
+    }
+    tensors.into_iter().for_each(|(place, tensor)| state.put(place, tensor));
     Ok(())
 }
 
@@ -198,13 +207,17 @@ fn check_state(folder: &Path, manifest: &Manifest, state: &State, extent: Extent
     Ok(())
 }
 
-fn read_tensor(path: &Path, stored: &SafeTensors, name: &str, like: &Tensor) -> Result<Tensor> {
+fn read_tensor(path: &Path, stored: &SafeTensors, entry: &Entry, like: &Tensor) -> Result<Tensor> {
+    let name = &entry.name;
     let view =
         stored.tensor(name).map_err(|_| errors::damaged(path, format!("it has no tensor '{name}'")))?;
     let shape: Shape = view.shape().iter().map(|&size| size as u64).collect();
     if view.dtype() != stored_type(like.dtype()) || shape != *like.shape() {
         let found = format!("'{name}' is {}{shape}, {} in the manifest", view.dtype(), type_of(like));
         return Err(errors::damaged(path, found));
+    }
+    if crc32fast::hash(view.data()) != entry.crc32 {
+        return Err(errors::damaged(path, format!("the bytes of '{name}' have changed")));
     }
     Tensor::from_bytes(like.dtype(), shape, view.data()).map_err(|reason| errors::damaged(path, reason))
 }

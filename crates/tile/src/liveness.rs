@@ -2,7 +2,7 @@
 //! (one per step, loop bodies and both sides of branches once).
 
 use crate::kernel::Access;
-use crate::program::{Program, Role, Step, VarId};
+use crate::program::{Program, Step, VarId};
 use pando_base::SideTable;
 
 /// First and last point (inclusive) at which a variable must keep its storage; `None` if never used.
@@ -64,14 +64,14 @@ pub fn accesses(program: &Program, step: &Step) -> Vec<(VarId, Access)> {
     }
 }
 
-/// Live ranges. Constants live always. A variable that crosses a loop's boundary, or whose first access
+/// Live ranges. Constants and state live always. A variable that crosses a loop's boundary, or whose first access
 /// in a loop is a read, lives through the whole loop.
 pub fn liveness(program: &Program) -> Liveness {
     let mut live = Liveness::default();
     walk(program, &program.body, &mut live);
     let last = live.points.saturating_sub(1);
     for (id, var) in program.vars.iter() {
-        if matches!(var.role, Role::Constant(_)) {
+        if var.role.always_lives() {
             live.ranges[id] = Some((0, last));
         }
     }

@@ -2,7 +2,7 @@
 //! piecewise constant over tiles ([`TileSums`]).
 
 use crate::liveness::{Liveness, points};
-use crate::program::{Exchange, Group, Layout, Placement, Program, Role, Step, Var, VarId};
+use crate::program::{Exchange, Group, Layout, Placement, Program, Step, Var, VarId};
 use crate::tile_sums::TileSums;
 use crate::traffic::{ExchangeCost, Traffic};
 use pando_base::{Ranges, SideTable};
@@ -135,7 +135,7 @@ pub struct MemoryOverTime {
     pub worst_point: u32,
     /// Bytes per tile at that point.
     pub at_worst: TileSums,
-    /// Always-live variables: constants.
+    /// Always-live variables: constants and state.
     pub always_live: TileSums,
 }
 
@@ -145,7 +145,7 @@ pub fn memory_over_time(program: &Program, live: &Liveness, base: &TileSums) -> 
     let mut dead = born.clone();
     let mut constants = Vec::new();
     for (id, var) in program.vars.iter() {
-        if matches!(var.role, Role::Constant(_)) {
+        if var.role.always_lives() {
             constants.push(id);
         } else if let Some((first, last)) = live.ranges[id] {
             born[first as usize].push(id);

@@ -49,6 +49,21 @@ pub enum Role {
     Output,
     /// Loaded once before the first run and always live.
     Constant(Init),
+    /// Supplied from outside before the first run, under the variable's name, written by the body and kept from run to
+    /// run: always live.
+    State,
+}
+
+impl Role {
+    /// Whether the variable keeps its memory from the first step to the last, used or not.
+    pub fn always_lives(&self) -> bool {
+        matches!(self, Role::Constant(_) | Role::State)
+    }
+
+    /// Whether the body may write it.
+    pub fn is_writable(&self) -> bool {
+        matches!(self, Role::Temp | Role::Output | Role::State)
+    }
 }
 
 /// The contents of a constant.

@@ -109,12 +109,14 @@ fn check_var(program: &Program, var: &Var) -> Check {
         used.push(axis);
     }
     match &var.role {
-        Role::Input | Role::Output => require(var.home.copies() == 1 && holds_once(var), || {
-            format!(
-                "(T5) %{} is exchanged with the host, so its layout must hold every element once",
-                var.name
-            )
-        }),
+        Role::Input | Role::Output | Role::State => {
+            require(var.home.copies() == 1 && holds_once(var), || {
+                format!(
+                    "(T5) %{} is exchanged with the host or kept between runs, so its layout must hold every element once",
+                    var.name
+                )
+            })
+        }
         Role::Constant(Init::Dense(tensor)) => {
             require(tensor.shape() == &var.shape && tensor.dtype() == var.dtype, || {
                 format!("(T1) the values of %{} do not have its type", var.name)
@@ -186,9 +188,9 @@ fn check_group(program: &Program, group: &Group) -> Check {
     for (operand, access) in group.operands.iter().zip(signature) {
         let var = &program.vars[operand.var];
         check_region(&group.grid, &operand.region, &var.shape)?;
-        let writable = matches!(var.role, Role::Temp | Role::Output);
+        let writable = var.role.is_writable();
         require(writable || *access == Access::In, || {
-            format!("(T5) {} writes %{}, which is not temp or output", group.kernel.name(), var.name)
+            format!("(T5) {} writes %{}, which is not temp, output or state", group.kernel.name(), var.name)
         })?;
     }
     for class in group_classes(program, group) {
@@ -241,8 +243,8 @@ fn check_copy(program: &Program, copy: &Copy) -> Check {
         require(dst.dtype == src.dtype, || {
             format!("(T6) %{} is {}, %{} is {}", dst.name, dst.dtype, src.name, src.dtype)
         })?;
-        require(matches!(dst.role, Role::Temp | Role::Output), || {
-            format!("(T5) a copy writes %{}, which is not temp or output", dst.name)
+        require(dst.role.is_writable(), || {
+            format!("(T5) a copy writes %{}, which is not temp, output or state", dst.name)
         })?;
         let alone = copy.dsts.len() == 1 || (single(dst) && single(src));
         require(alone, || "(T6) several destinations are for variables on single tiles".into())?;

@@ -1,5 +1,5 @@
 //! From a graph to the graph that trains it: losses, optimizers, accumulation of gradients, clipping, loss scaling,
-//! random numbers, and the programs of a training job put together from them (`train.rs`). All of it is functions
+//! random numbers, and the programs of a training job put together from them (`train/`). All of it is functions
 //! over a `pando_graph::Builder`; what comes out are modules that any engine runs.
 //!
 //! Values are those of PyTorch 2.15, by whose results the tests judge. Not here: derivatives
@@ -14,6 +14,7 @@ pub mod loss_scaling;
 pub mod optimizer;
 mod program;
 pub mod random;
+mod settings;
 pub mod train;
 
 pub use accumulate::{Accumulation, GradientReduction, MeanStrategy};

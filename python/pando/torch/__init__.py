@@ -5,6 +5,8 @@ from ._capture import Captured, Input, Output, State, capture, current
 from ._control import cond, for_loop
 from ._inference import Inference, inference
 from ._mode import Capture
+from ._profile import Prediction, profile
+from ._trainer import Trainer, trainer
 from ._value import Emitter, Value
 
 __all__ = [
@@ -14,7 +16,9 @@ __all__ = [
     "Inference",
     "Input",
     "Output",
+    "Prediction",
     "State",
+    "Trainer",
     "Value",
     "View",
     "capture",
@@ -22,4 +26,6 @@ __all__ = [
     "current",
     "for_loop",
     "inference",
+    "profile",
+    "trainer",
 ]

@@ -26,9 +26,14 @@ class Form:
 
     func: object
     dropped: tuple[str, ...] = ()
+    #: Computes in a type that it is told.
+    takes_type: bool = False
 
     def arguments(self, args, kwargs):
-        return args, {name: value for name, value in kwargs.items() if name not in self.dropped}
+        kept = {name: value for name, value in kwargs.items() if name not in self.dropped}
+        if self.takes_type and self.dropped and kept.get("dtype") is None:
+            kept["dtype"] = kwargs[self.dropped[0]].dtype
+        return args, kept
 
 
 _OTHER_NAMES = {
@@ -62,5 +67,5 @@ def _without_out(name: str, schema, outs: tuple[str, ...]) -> Form | None:
         candidate = getattr(packet, overload)
         has = [(argument.name, str(argument.type)) for argument in candidate._schema.arguments]
         if has[: len(wanted)] == wanted and not mutated(candidate):
-            return Form(candidate, outs)
+            return Form(candidate, outs, any(name == "dtype" for name, _ in wanted))
     return None

@@ -3,12 +3,13 @@ of computing them would hide what they are."""
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from ._recurrent import recurrent
 from ._types import graph_type
@@ -17,18 +18,58 @@ from ._value import Value
 FUNCTIONS: dict = {}
 
 
+#: Those that other functions of `torch.nn.functional` call by name, where no mode sees it.
+_CALLED_INSIDE = (F.dropout, F.scaled_dot_product_attention)
+
+
 class FunctionMode(TorchFunctionMode):
+    """Sees calls of torch's functions; those that attention makes of others by replacing them."""
+
     def __init__(self, capture):
         super().__init__()
         self.capture = capture
 
+    def __enter__(self):
+        for function in _CALLED_INSIDE:
+            setattr(F, function.__name__, self._replacement(function))
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        for function in _CALLED_INSIDE:
+            setattr(F, function.__name__, function)
+        return super().__exit__(*error)
+
+    def _replacement(self, function):
+        @functools.wraps(function)
+        def replacement(*args, **kwargs):
+            result = self._whole(function, args, kwargs)
+            return function(*args, **kwargs) if result is NotImplemented else result
+
+        return replacement
+
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        whole = FUNCTIONS.get(func)
-        if whole is not None:
-            result = whole(self.capture, *args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        if isinstance(func, functools.partial):
+            return _shown_to_modes(func, args, kwargs)
+        if func in _REWRITTEN:
+            args, kwargs = _REWRITTEN[func](*args, **kwargs)
+        if func in FUNCTIONS:
+            result = self._whole(func, args, kwargs)
             if result is not NotImplemented:
                 return result
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs)
+
+    def _whole(self, func, args, kwargs):
+        captured = functools.partial(FUNCTIONS[func], self.capture)
+        functools.update_wrapper(captured, func)
+        return _shown_to_modes(captured, args, kwargs)
+
+
+def _shown_to_modes(captured, args, kwargs):
+    """Modes below see the call, too."""
+    if torch._C._is_torch_function_mode_enabled():
+        return handle_torch_function(captured, args, *args, **kwargs)
+    return captured(*args, **kwargs)
 
 
 def whole(*functions):
@@ -95,13 +136,15 @@ def attention(capture, query, key, value, attn_mask=None, dropout_p=0.0, is_caus
     return capture.wrap(result, query.dtype, needs_grad(capture, *tensors), "attention")
 
 
-@whole(torch.ctc_loss)
-def ctc_loss(capture, log_probs, targets, input_lengths, target_lengths, *args):
+def _lengths_as_tensors(log_probs, targets, input_lengths, target_lengths, *args, **kwargs):
     """With lists of lengths torch would read the targets."""
-    if isinstance(input_lengths, torch.Tensor):
-        return NotImplemented
-    lengths = (torch.tensor(list(lengths)) for lengths in (input_lengths, target_lengths))
-    return torch.ctc_loss(log_probs, targets, *lengths, *args)
+    lengths = [one if isinstance(one, torch.Tensor) else torch.tensor(list(one)) for one in
+               (input_lengths, target_lengths)]
+    return (log_probs, targets, *lengths, *args), kwargs
+
+
+#: Functions that get other arguments.
+_REWRITTEN = {F.ctc_loss: _lengths_as_tensors}
 
 
 def _repeated_heads(x: Value, heads: int) -> Value:

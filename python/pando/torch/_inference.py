@@ -32,7 +32,7 @@ class Inference:
 
     def _program(self, args, kwargs, leaves, spec) -> Program:
         mode = getattr(self.module, "training", None)
-        key = (mode, spec, *(_key(leaf) for leaf in leaves))
+        key = (mode, spec, *(key_of(leaf) for leaf in leaves))
         if key not in self._programs:
             self._programs[key] = Program(self.module, args, kwargs, self._threads, self._precision)
         return self._programs[key]
@@ -45,7 +45,7 @@ def inference(
     return Inference(module, threads, matmul_precision)
 
 
-def _key(leaf: Any):
+def key_of(leaf: Any):
     return (leaf.dtype, tuple(leaf.shape)) if isinstance(leaf, torch.Tensor) else (type(leaf), leaf)
 
 

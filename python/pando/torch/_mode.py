@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensor,
     FakeTensorMode,
 )
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .._pando import Error
 from ._alias import Tracked, View
@@ -211,8 +211,8 @@ class Capture(TorchDispatchMode):
             with self.fake_mode:
                 return func(*args, **kwargs)
         except (DynamicOutputShapeException, DataDependentOutputException):
-            self.note(func, "the size of its result depends on values")
             self.check_problems()
+            raise UnknownSize(func, ".".join(self.path)) from None
 
     def translate(self, func, handler, args, kwargs, out) -> list[Value | None]:
         """The values of the results, None where they cannot be had."""
@@ -291,8 +291,13 @@ class Capture(TorchDispatchMode):
         """Writes a value, converted and broadcast, to a tensor."""
         if value is not None:
             value = value.to(graph_type(target.dtype)).broadcast(tuple(target.shape))
+        tracked = self.tracked(target)
+        if value is not None and not torch.is_grad_enabled() and self.training and tracked.needs_grad:
+            # Autograd does not see the write: gradients flow to what was there.
+            old, needs_grad = tracked.read(), True
+            value = value.eq(old).select(old, old + self.detached(value - old))
         try:
-            self.tracked(target).write(value, needs_grad and target.dtype.is_floating_point)
+            tracked.write(value, needs_grad and target.dtype.is_floating_point)
         except NotImplementedError as error:
             self.note("a write in place", str(error))
 
@@ -329,7 +334,8 @@ class Capture(TorchDispatchMode):
         if tensor.layout != torch.strided or tensor.is_quantized:
             raise Error(f"a tensor of layout {tensor.layout} is used; only dense tensors are supported")
         dtype = graph_type(tensor.dtype)
-        array = memory(tensor)
+        with _disable_current_modes():
+            array = memory(tensor)
         tracked = Tracked(self.emitter.value(self.emitter.native.constant(location(array, dtype))))
         if len(self.emitter.frames) == 1:
             self._note_history(tensor)
@@ -387,6 +393,20 @@ class Capture(TorchDispatchMode):
             where = ", ".join(path or "the top level" for path in paths[:4]) + (", ..." if len(paths) > 4 else "")
             lines.append(f"{name}{': ' + reason if reason else ''} (in {where})")
         raise Error("these operators are not supported:\n  " + "\n  ".join(lines))
+
+
+class UnknownSize(DynamicOutputShapeException):
+    """As torch calls it, saying more."""
+
+    def __init__(self, func, path: str):
+        super().__init__(func)
+        self._where = path or "the top level"
+
+    def __str__(self) -> str:
+        return (
+            f"the size of the result of {self.func} in {self._where} depends on values, which are not known before the"
+            " program runs; keep sizes fixed, with torch.where in place of indexing by a mask"
+        )
 
 
 class Unknown(Exception):

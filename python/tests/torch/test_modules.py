@@ -147,6 +147,11 @@ def test_values_are_not_known():
     assert_same(pando.torch.inference(lambda x: x * torch.tensor(3.0).item())(X), X * 3)
 
 
+def test_sizes_are_not_known():
+    with pytest.raises(RuntimeError, match="depends on values"):
+        pando.torch.inference(lambda x: x[x > 0])(X)
+
+
 def test_doubles_are_floats():
     result = pando.torch.inference(lambda x: x * 2)(X.double())
     assert result.dtype == torch.float64 and torch.allclose(result, X.double() * 2)

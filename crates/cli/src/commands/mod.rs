@@ -6,5 +6,6 @@ mod pipeline;
 pub mod profile;
 pub mod run;
 pub mod system;
+mod train;
 pub mod validate;
 pub mod zoo;

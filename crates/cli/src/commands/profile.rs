@@ -2,6 +2,7 @@
 
 use super::compile::{check_replicas, lower_options};
 use super::pipeline::Pipeline;
+use super::train::training_step;
 use crate::args::ProfileArgs;
 use crate::model::{GraphModel, LARGEST_TENSOR_BYTES, Model, draw, load, prepared};
 use crate::output::{colors, note, print, print_json};
@@ -10,7 +11,7 @@ use pando_base::{Error, Result, Tensor};
 use pando_graph::{Func, Module};
 use pando_lower::{Compiled, Options, compile, model_flops};
 use pando_machine::Machine;
-use pando_profile::Profile;
+use pando_profile::{Profile, Trust};
 use pando_sim::RunOptions;
 use pando_tile::{Program, VarId};
 use serde_json::json;
@@ -43,6 +44,8 @@ pub fn predict(args: &ProfileArgs) -> Result<Prediction> {
     let file = args.model.model.display().to_string();
     let machine = pando_machine::load(&args.options.system)?;
     let options = lower_options(&args.options, &machine, args.stages)?;
+    let replicas = if args.train { 1 } else { options.replicas };
+    let options = Options { replicas, ..options };
     let progress = Progress::new();
     progress.pass("reading the model");
     let mut model = load(&args.model, args.options.micro_batch)?;
@@ -53,13 +56,16 @@ pub fn predict(args: &ProfileArgs) -> Result<Prediction> {
             // Only a comparison needs the weights as they were.
             let module = if args.exact { model.module.clone() } else { std::mem::take(&mut model.module) };
             prepared(module, &args.options)
-                .and_then(|module| profile_graph(model, &module, &machine, &options, args, &progress))
+                .and_then(|module| profile_graph(model, module, &machine, options, args, &progress))
         }
         Model::Tile(program) => profile_tile(program, &machine, args)
             .map(|profile| (profile, Vec::new(), start.elapsed().as_secs_f64())),
     }
     .map_err(|error| error.with_file(&file))?;
     profile.trust = match &model {
+        Model::Graph(_) if args.train => {
+            Trust { range: "training steps are not among the rows of `pando validate`".into(), error: None }
+        }
         Model::Graph(model) => pando_validate::trust(pando_validate::kind_of_graph(&model.module))?,
         Model::Tile(program) => pando_validate::trust(pando_validate::kind_of_program(program))?,
     };
@@ -77,10 +83,19 @@ pub fn predict(args: &ProfileArgs) -> Result<Prediction> {
 
 /// Options that belong to later parts of the project are refused, not ignored.
 fn refuse_unavailable(args: &ProfileArgs) -> Result<()> {
-    if args.train {
-        return Err(Error::new("--train: only inference can be profiled yet"));
+    let refuse = |what: &str| Err(Error::new(format!("--train {what}")));
+    match args.train {
+        true if args.stages > 1 => {
+            refuse("--stages: a training step cannot be divided over chips yet; use 1")
+        }
+        true if args.options.replicas.is_some_and(|replicas| replicas > 1) => {
+            refuse("--replicas: what adding gradients over chips takes is not predicted yet; use 1")
+        }
+        true if args.gradient_accumulation.is_some_and(|number| number > 1) => {
+            refuse("--gradient-accumulation: only steps of one micro-batch are predicted yet; use 1")
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// How far a tile-by-tile output is from the reference evaluator's: its name, and the largest difference as a
@@ -90,24 +105,32 @@ pub(super) type Difference = (String, f64);
 /// The prediction, the differences that were asked for, and the seconds that the prediction took.
 fn profile_graph(
     model: &GraphModel,
-    module: &Module,
+    mut module: Module,
     machine: &Machine,
-    options: &Options,
+    mut options: Options,
     args: &ProfileArgs,
     progress: &Progress,
 ) -> Result<(Profile, Vec<Difference>, f64)> {
     let start = Instant::now();
-    let items = items_per_run(module);
+    let items = items_per_run(&module);
+    let mut outputs = model.outputs.clone();
+    if args.train {
+        let step = training_step(&module, &args.optimizer)?;
+        (module, options.state) = (step.module, step.state);
+        outputs.iter_mut().for_each(|(_, at)| *at += options.state.len());
+        let states = step.names.into_iter().enumerate().map(|(at, name)| (name, at));
+        outputs.extend(states);
+    }
     if args.stages > 1 {
-        let pipeline = Pipeline::compile(module, machine, options, args.stages, progress)?;
+        let pipeline = Pipeline::compile(&module, machine, &options, args.stages, progress)?;
         progress.pass("predicting");
         let profile = pipeline.profile(machine, items);
         let compile_s = start.elapsed().as_secs_f64();
         progress.pass("computing values tile by tile");
-        let differences = if args.exact { pipeline.compare_values(model, module)? } else { Vec::new() };
+        let differences = if args.exact { pipeline.compare_values(&outputs, &module)? } else { Vec::new() };
         return Ok((profile, differences, compile_s));
     }
-    let compiled = compile(module, machine, options)?;
+    let compiled = compile(&module, machine, &options)?;
     progress.pass("predicting");
     let program = &compiled.emitted.program;
     let placement = Some(&compiled.placed.placement);
@@ -117,7 +140,7 @@ fn profile_graph(
     let mut differences = Vec::new();
     if args.exact {
         progress.pass("computing values tile by tile");
-        differences = compare_values(model, &compiled)?;
+        differences = compare_values(&outputs, &compiled)?;
     }
     Ok((profile, differences, compile_s))
 }
@@ -194,14 +217,13 @@ pub fn output(program: &Program, outputs: &pando_sim::Outputs, var: VarId) -> Re
 }
 
 /// Compares tile-by-tile values of random inputs with the reference evaluator's.
-fn compare_values(model: &GraphModel, compiled: &Compiled) -> Result<Vec<Difference>> {
+fn compare_values(outputs: &[(String, usize)], compiled: &Compiled) -> Result<Vec<Difference>> {
     let main = compiled.module.main().expect("a compiled module has main");
     let func = &compiled.module.funcs[main];
     let args = draw_args(func)?;
     let expected = pando_graph::eval(&compiled.module, main, &args)?;
     let actual = simulate(compiled, &args)?;
-    let outputs = model.outputs.iter();
-    Ok(outputs.map(|(name, at)| (name.clone(), difference(&actual[*at], &expected[*at]))).collect())
+    Ok(outputs.iter().map(|(name, at)| (name.clone(), difference(&actual[*at], &expected[*at]))).collect())
 }
 
 /// Random inputs.

@@ -222,8 +222,10 @@ fn tile_job(program: &Program) -> Result<Job<'_>> {
     let with_role = |wanted: fn(&Role) -> bool| -> Vec<VarId> {
         program.vars.iter().filter(|(_, var)| wanted(&var.role)).map(|(id, _)| id).collect()
     };
-    let input_vars = with_role(|role| matches!(role, Role::Input | Role::Constant(pando_tile::Init::Extern)));
-    let output_vars = with_role(|role| matches!(role, Role::Output));
+    let input_vars = with_role(|role| {
+        matches!(role, Role::Input | Role::Constant(pando_tile::Init::Extern) | Role::State)
+    });
+    let output_vars = with_role(|role| matches!(role, Role::Output | Role::State));
     let port = |id: &VarId| {
         let var = &program.vars[*id];
         Port { name: var.name.clone(), ty: TensorType::new(var.dtype, var.shape.iter().copied()) }

@@ -451,3 +451,26 @@ fn a_model_in_stages_gives_the_same_values() {
     assert!(result["breakdown"]["links"].as_u64().unwrap() > 0);
     assert!(result["exact"][0]["difference"].as_f64().unwrap() < 1e-5);
 }
+
+/// Weights and the optimizer's state stay on the chip: nothing of them crosses to the host, and what they become tile
+/// by tile is what the evaluator says.
+#[test]
+fn a_training_step_updates_its_state_in_place() {
+    let args = ["profile", "models/mlp-small.graph", "--system", "m2000", "--json"];
+    let inference = json(&pando(&args));
+    let run = pando(&[&args[..], &["--train", "--exact"]].concat());
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    let training = json(&run);
+    let flops = |result: &serde_json::Value| result["flops"].as_f64().unwrap();
+    let ratio = flops(&training) / flops(&inference);
+    // Backward is two products where forward is one, but for the first layer's input.
+    assert!((2.0..4.0).contains(&ratio), "{ratio}");
+    assert_eq!(training["replicas"], 1);
+    assert!(training["memory"]["always_live"].as_u64() > inference["memory"]["always_live"].as_u64());
+    let exact = training["exact"].as_array().unwrap();
+    // One output; four weights with two moments each; one count of steps.
+    assert_eq!(exact.len(), 1 + 4 * 3 + 1);
+    for row in exact {
+        assert!(row["difference"].as_f64().unwrap() < 1e-5, "{row}");
+    }
+}

@@ -124,7 +124,12 @@ fn outputs_that_cannot_be_written() {
 #[test]
 fn what_cannot_be_done_yet_is_said() {
     let model = "models/mlp.graph";
-    expect(&pando(&["profile", model, "--system", "mk2", "--train"]), 1, &["--train"]);
+    let training =
+        |more: &[&str]| pando(&[&["profile", model, "--system", "m2000", "--train"], more].concat());
+    expect(&training(&["--replicas", "2"]), 1, &["--train --replicas"]);
+    expect(&training(&["--stages", "2"]), 1, &["--train --stages"]);
+    expect(&training(&["--gradient-accumulation", "2"]), 1, &["--train --gradient-accumulation"]);
+    expect(&training(&["--optimizer", "magic"]), 1, &["magic", "adamw"]);
     expect(&pando(&["profile", model, "--system", "mk2", "--stages", "2"]), 1, &["2 stages", "1 chip"]);
     expect(
         &pando(&["profile", model, "--system", "m2000", "--stages", "4", "--replicas", "2"]),

@@ -26,7 +26,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // L4
     (
         "cli",
-        &["base", "cpu", "graph", "lower", "machine", "onnx", "profile", "sim", "tile", "validate", "zoo"],
+        &[
+            "base",
+            "cpu",
+            "graph",
+            "lower",
+            "machine",
+            "onnx",
+            "profile",
+            "sim",
+            "tile",
+            "transform",
+            "validate",
+            "zoo",
+        ],
     ),
     // L5
     ("python", &["base", "cli", "cpu", "graph", "machine", "onnx", "runtime", "transform"]),

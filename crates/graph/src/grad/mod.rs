@@ -16,6 +16,7 @@ mod conv;
 mod dot;
 mod elementwise;
 mod indexing;
+mod joint;
 mod later;
 mod layout;
 mod reduce;

@@ -87,16 +87,12 @@ fn part(b: &Builder, term: ValueId) -> Option<Part> {
     let mut padded = (0..low.len()).filter(|&axis| low[axis] != 0 || high[axis] != 0);
     let (axis, more) = (padded.next()?, padded.next());
     let plain = more.is_none() && low[axis] >= 0 && high[axis] >= 0 && interior.iter().all(|&gap| gap == 0);
-    let source = node.operands[0];
+    if !plain || b.splat_of(node.operands[1]) != Some(0.0) {
+        return None;
+    }
+    let (source, begin) = (node.operands[0], low[axis] as u64);
     let size = b.ty(source).dims[axis].known()?;
-    let begin = low[axis] as u64;
-    (plain && b.splat_of(node.operands[1]) == Some(0.0)).then_some(Part {
-        term,
-        source,
-        axis,
-        begin,
-        end: begin + size,
-    })
+    Some(Part { term, source, axis, begin, end: begin + size })
 }
 
 /// The sum of parts along one axis that do not overlap, with zeros in the gaps: the gradient of a value that

@@ -14,10 +14,44 @@ use pando_base::{BinaryFn, CompareFn, DType, ReduceFn, Result, Shape};
 use smallvec::smallvec;
 use std::ops::Range;
 
-/// Element `i` is under the windows at `(i + low - k · dilation) / stride`: windows of the same size over the
-/// gradient with holes between its elements.
 pub(super) fn sum(b: &mut Builder, at: &Visit, window: &ReduceWindow) -> Result<Gradients> {
     let (from, to) = (b.ty(at.operand(0)).require_shape()?, b.ty(at.gradient()).require_shape()?);
+    let side_by_side = window.strides == window.window && window.dilation.iter().all(|&step| step == 1);
+    let gradient = match side_by_side {
+        true => repeated(b, at.gradient(), window, &from, &to),
+        false => overlapping(b, at.gradient(), window, &from, &to),
+    };
+    Ok(smallvec![Some(gradient?)])
+}
+
+/// Each element is under one window at most.
+fn repeated(
+    b: &mut Builder,
+    gradient: ValueId,
+    window: &ReduceWindow,
+    from: &Shape,
+    to: &Shape,
+) -> Result<ValueId> {
+    let sizes: Vec<u64> = to.iter().zip(&window.window).flat_map(|(&size, &window)| [size, window]).collect();
+    let axes: Vec<usize> = (0..to.rank()).map(|axis| 2 * axis).collect();
+    let split = b.broadcast(gradient, known_dims(&sizes), &axes)?;
+    let covered: Vec<u64> = to.iter().zip(&window.window).map(|(size, window)| size * window).collect();
+    let joined = b.reshape(split, covered.iter().copied())?;
+    let low: Vec<i64> = window.padding.iter().map(|&(low, _)| -low).collect();
+    let high = (0..from.rank()).map(|axis| from[axis] as i64 - covered[axis] as i64 - low[axis]).collect();
+    let zero = layout::zero(b, b.ty(gradient).dtype);
+    b.pad(joined, zero, Pad { low, high, interior: vec![0; from.rank()] })
+}
+
+/// Element `i` is under the windows at `(i + low - k · dilation) / stride`: windows of the same size over the
+/// gradient with holes between its elements.
+fn overlapping(
+    b: &mut Builder,
+    gradient: ValueId,
+    window: &ReduceWindow,
+    from: &Shape,
+    to: &Shape,
+) -> Result<ValueId> {
     let rank = from.rank();
     let padding = |axis: usize| -> (i64, i64) {
         let span = extent(window.window[axis], window.dilation[axis]) as i64;
@@ -27,11 +61,11 @@ pub(super) fn sum(b: &mut Builder, at: &Visit, window: &ReduceWindow) -> Result<
     let interior =
         window.strides.iter().zip(to.iter()).map(|(stride, &size)| if size > 1 { stride - 1 } else { 0 });
     let holes = Pad { low: vec![0; rank], high: vec![0; rank], interior: interior.collect() };
-    let zero = layout::zero(b, b.ty(at.gradient()).dtype);
-    let spread = b.pad(at.gradient(), zero, holes)?;
+    let zero = layout::zero(b, b.ty(gradient).dtype);
+    let spread = b.pad(gradient, zero, holes)?;
     let backward =
         ReduceWindow { strides: vec![1; rank], padding: (0..rank).map(padding).collect(), ..window.clone() };
-    Ok(smallvec![Some(b.reduce_window(spread, backward)?)])
+    b.reduce_window(spread, backward)
 }
 
 /// Of a maximum, minimum or product.

@@ -46,6 +46,11 @@ impl Differentiated {
         Ok(Differentiated { module: b.finish(), outputs: outputs.len(), params: found })
     }
 
+    /// Where the gradients stand among the results.
+    pub fn gradients(&self) -> std::ops::Range<usize> {
+        self.outputs..self.outputs + self.params.len()
+    }
+
     /// `other` has the arguments that are no floats.
     pub fn check(&self, seed: u64, other: &[Tensor]) -> Outcome {
         validate(&self.module).unwrap_or_else(|error| panic!("{error}\n{}", print(&self.module)));

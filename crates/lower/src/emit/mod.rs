@@ -11,6 +11,7 @@ mod scan;
 mod scatter;
 mod sort;
 mod source;
+mod state;
 mod window;
 
 use crate::Options;
@@ -90,8 +91,12 @@ impl<'a> Scope<'a> {
 impl Emitter<'_> {
     fn nodes(&mut self) {
         let func = self.scope.func;
+        let mut state = state::Settling::new(func, self.scope.plan, &self.options.state, self.scope.is_main);
         for (id, node) in func.nodes.iter() {
             self.node(id, node);
+            for (param, value) in state.ready(id) {
+                self.settle(param, value);
+            }
         }
     }
 
@@ -177,7 +182,7 @@ impl Emitter<'_> {
 
     fn result_of(&mut self, node: &Node, index: usize) -> VarId {
         let value = node.results[index];
-        let is_output = self.scope.is_main && self.scope.func.results.contains(&value);
+        let is_output = self.scope.is_main && self.goes_to_host(value);
         let role = if is_output { Role::Output } else { Role::Temp };
         let var = self.push_var(
             &self.base_name(value),
@@ -193,12 +198,15 @@ impl Emitter<'_> {
     fn inputs(&mut self) -> Vec<VarId> {
         let mut inputs = Vec::new();
         let func = self.scope.func;
-        for &param in &func.params {
+        for (index, &param) in func.params.iter().enumerate() {
+            let is_state = self.options.state.iter().any(|&(state, _)| state == index);
+            let role = if is_state { Role::State } else { Role::Input };
             let name = self.base_name(param);
-            let var =
-                self.push_var(&name, self.dtype(param), self.shape(param), &self.layout(param), Role::Input);
+            let var = self.push_var(&name, self.dtype(param), self.shape(param), &self.layout(param), role);
             self.scope.homes[param] = Some(var);
-            self.program.body.push(Step::HostIn(var));
+            if !is_state {
+                self.program.body.push(Step::HostIn(var));
+            }
             inputs.push(var);
         }
         inputs
@@ -208,13 +216,19 @@ impl Emitter<'_> {
     fn outputs(&mut self) -> Vec<VarId> {
         let mut outputs: Vec<VarId> = Vec::new();
         let func = self.scope.func;
-        for &value in &func.results {
+        for (index, &value) in func.results.iter().enumerate() {
+            if let Some(param) = self.state_of(index) {
+                outputs.push(self.home(func.params[param]));
+                continue;
+            }
             let home = self.home(value);
             let own = matches!(self.program.vars[home].role, Role::Output) && !outputs.contains(&home);
             outputs.push(if own { home } else { self.copied_output(value, home) });
         }
         self.flush("outputs");
-        self.program.body.extend(outputs.iter().map(|&var| Step::HostOut(var)));
+        let to_host = outputs.iter().filter(|&&var| self.program.vars[var].role == Role::Output);
+        let steps: Vec<Step> = to_host.map(|&var| Step::HostOut(var)).collect();
+        self.program.body.extend(steps);
         outputs
     }
 

@@ -67,6 +67,8 @@ pub enum VarRole {
     Input,
     Output,
     Constant,
+    /// Kept from run to run.
+    State,
 }
 
 /// When a variable lives, and where.

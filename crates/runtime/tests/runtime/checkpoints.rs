@@ -1,5 +1,6 @@
 //! Checkpoints: resumed runs, interrupted writes, and files that are none.
 
+use crate::digits;
 use crate::network::*;
 use pando_base::{DType, F8Format, Tensor};
 use pando_runtime::Session;
@@ -199,6 +200,40 @@ fn tensors_must_be_what_the_manifest_says() {
     check("the checkpoint is damaged ('x' is I32[2], f32[2] in the manifest); use another one");
     save("x", Tensor::zeros(DType::F32, [3]));
     check("the checkpoint is damaged ('x' is F32[3], f32[2] in the manifest); use another one");
+}
+
+/// Any byte of either file: what it was, or a refusal; never other numbers.
+#[test]
+fn no_changed_byte_passes() {
+    let folder = folder("bytes");
+    let mut session = trained();
+    losses(&mut session, 0..2, 1);
+    session.save(&folder).unwrap();
+    let state = snapshot(&session);
+    let mut refused = 0;
+    for file in ["manifest.json", "state-1.safetensors"] {
+        let whole = fs::read(folder.join(file)).unwrap();
+        for draw in 0..400 {
+            let mut bytes = whole.clone();
+            let at = pando_base::random::bits(1, draw) as usize % bytes.len();
+            bytes[at] ^= 1 << (pando_base::random::bits(2, draw) % 8);
+            fs::write(folder.join(file), &bytes).unwrap();
+            refused += usize::from(session.load(&folder).is_err());
+            assert_eq!(snapshot(&session), state, "byte {at} of {file}");
+        }
+        fs::write(folder.join(file), &whole).unwrap();
+    }
+    assert!(refused > 700, "{refused}");
+    session.load(&folder).unwrap();
+}
+
+/// The example reads digits, before and after its stop.
+#[test]
+fn the_example_learns() {
+    let folder = folder("example");
+    let accuracy = digits::train(&folder).unwrap();
+    assert!(accuracy > 0.9, "{accuracy}");
+    assert_eq!(files(&folder), ["manifest.json", "state-1.safetensors"]);
 }
 
 /// Weights out of a checkpoint of a training job, for a session that only evaluates.

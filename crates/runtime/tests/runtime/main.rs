@@ -3,6 +3,10 @@
 //! (`tests/golden/make.py`).
 
 mod checkpoints;
+#[allow(dead_code)]
+#[path = "../../examples/digits.rs"]
+mod digits;
 mod network;
+mod random_programs;
 mod sessions;
 mod training;

@@ -4,8 +4,9 @@ use crate::network::*;
 use pando_base::{DType, Tensor};
 use pando_graph::{Builder, TensorType};
 use pando_runtime::Input;
-use pando_transform::loss::{Reduction, mse};
+use pando_transform::loss::{Classes, Reduction, cross_entropy, mse};
 use pando_transform::loss_scaling::Automatic;
+use pando_transform::optimizer::Rounding;
 use pando_transform::train::{self, Forward, Group, LossScale, Network, Scope, Training};
 use pando_transform::{Accumulation, GradientReduction, MeanStrategy, Optimizer};
 use std::collections::BTreeMap;
@@ -186,6 +187,35 @@ fn steps_that_overflow_are_left_out() {
     assert_eq!(third[..2], [16384.0, 1.0]);
     assert!((third[2] - 0.99).abs() < 1e-3 && (third[4] - 0.2).abs() < 1e-3, "{third:?}");
     assert_eq!(run()[0], 32768.0);
+}
+
+/// Weights, activations and gradients in f16, scaled, with exact weights kept or rounded at random: the losses of
+/// f32 within the precision of f16.
+#[test]
+fn half_precision_trains_as_single() {
+    let mut half = network();
+    half.weights.iter_mut().for_each(|(_, weight)| *weight = weight.rounded_to(DType::F16));
+    let in_half = |b: &mut Builder, at: &mut Scope| {
+        let x = b.convert(at.get("x")?, DType::F16)?;
+        let hidden = dense(b, at, x, "hidden")?;
+        let hidden = b.tanh(hidden)?;
+        let scores = dense(b, at, hidden, "out")?;
+        assert_eq!(b.ty(scores).dtype, DType::F16);
+        let labels = at.get("labels")?;
+        Ok(Forward::new(cross_entropy(b, scores, labels, &Classes::default())?))
+    };
+    let single = losses(&mut session(&sgd()), 0..20, 1);
+    for (master, rounding, tolerance) in
+        [(true, Rounding::Nearest, 0.01), (false, Rounding::Stochastic, 0.03)]
+    {
+        let mut training = Training { loss_scale: LossScale::Static(256.0), seed: 5, ..sgd() };
+        let optimizer = &mut training.groups[0].optimizer;
+        (optimizer.master, optimizer.rounding) = (master, rounding);
+        let found = losses(&mut session_of(&half, &training, in_half), 0..20, 1);
+        for (found, single) in found.iter().zip(&single) {
+            assert!((found - single).abs() < tolerance, "{found} instead of {single}, master: {master}");
+        }
+    }
 }
 
 #[test]

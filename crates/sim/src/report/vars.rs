@@ -42,5 +42,6 @@ fn role(role: &Role) -> VarRole {
         Role::Input => VarRole::Input,
         Role::Output => VarRole::Output,
         Role::Constant(_) => VarRole::Constant,
+        Role::State => VarRole::State,
     }
 }

@@ -45,13 +45,16 @@ impl Output {
 }
 
 impl Runner<'_> {
+    /// Constants, and what state is before the first run.
     pub(super) fn load_constants(&mut self) -> Result<()> {
         for (id, var) in self.program.vars.iter() {
-            let Role::Constant(init) = &var.role else { continue };
-            match init {
-                Init::Extern => spread(self.program, id, &self.given(id)?, &mut self.tiles),
-                Init::Dense(tensor) => spread(self.program, id, tensor, &mut self.tiles),
-                Init::Splat(value) => fill(self.program, id, *value, &mut self.tiles),
+            match &var.role {
+                Role::Constant(Init::Extern) | Role::State => {
+                    spread(self.program, id, &self.given(id)?, &mut self.tiles);
+                }
+                Role::Constant(Init::Dense(tensor)) => spread(self.program, id, tensor, &mut self.tiles),
+                Role::Constant(Init::Splat(value)) => fill(self.program, id, *value, &mut self.tiles),
+                Role::Temp | Role::Input | Role::Output => {}
             }
         }
         Ok(())
@@ -61,6 +64,13 @@ impl Runner<'_> {
         let tensor = self.given(var)?;
         spread(self.program, var, &tensor, &mut self.tiles);
         Ok(())
+    }
+
+    /// State is as it would be before the next run.
+    pub(super) fn keep_state(&mut self) -> Result<()> {
+        let state = self.program.vars.iter().filter(|(_, var)| var.role == Role::State);
+        let ids: Vec<VarId> = state.map(|(id, _)| id).collect();
+        ids.into_iter().try_for_each(|id| self.host_out(id))
     }
 
     pub(super) fn host_out(&mut self, id: VarId) -> Result<()> {

@@ -39,8 +39,8 @@ impl Default for RunOptions {
     }
 }
 
-/// Runs the body once. `inputs` gives the whole tensor of an input (whenever the host writes it) or of an
-/// extern constant; for a piece of an expanded program that is the tensor of the variable it is a piece of.
+/// Runs the body once. The outputs hold what the host read, and what state is afterwards. `inputs` gives the whole
+/// tensor of an input (whenever the host writes it), of an extern constant, or of state before the run; for a piece of an expanded program that is the tensor of the variable it is a piece of.
 ///
 /// # Errors
 /// If the program is not valid, an input is missing or of another type, a vertex touches what its tile does
@@ -62,6 +62,7 @@ pub fn run(
     };
     runner.load_constants()?;
     runner.steps(&program.body)?;
+    runner.keep_state()?;
     Ok(runner.outputs)
 }
 

@@ -96,12 +96,13 @@ impl Parser {
     }
 
     fn role(&mut self, dtype: pando_base::DType, shape: &Shape) -> Result<Role> {
-        let error = self.cursor.error("expected 'temp', 'input', 'output' or 'const'");
-        let word = self.cursor.ident("'temp', 'input', 'output' or 'const'")?;
+        let error = self.cursor.error("expected 'temp', 'input', 'output', 'state' or 'const'");
+        let word = self.cursor.ident("'temp', 'input', 'output', 'state' or 'const'")?;
         match word.as_str() {
             "temp" => Ok(Role::Temp),
             "input" => Ok(Role::Input),
             "output" => Ok(Role::Output),
+            "state" => Ok(Role::State),
             "const" if self.cursor.eat_ident("extern") => Ok(Role::Constant(Init::Extern)),
             "const" if self.cursor.eat_ident("splat") => {
                 self.cursor.expect("(")?;

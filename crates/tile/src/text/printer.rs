@@ -43,6 +43,7 @@ fn print_var(var: &Var) -> String {
         Role::Temp => "temp".to_string(),
         Role::Input => "input".to_string(),
         Role::Output => "output".to_string(),
+        Role::State => "state".to_string(),
         Role::Constant(Init::Extern) => "const extern".to_string(),
         Role::Constant(Init::Splat(value)) => format!("const splat({})", float(*value)),
         Role::Constant(Init::Dense(tensor)) => format!("const [{}]", print_values(tensor)),

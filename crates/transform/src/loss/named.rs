@@ -1,7 +1,8 @@
-//! Losses by name, with their options by name: for callers that hold them as text, such as Python.
+//! Losses by name, with their options by name.
 
 use super::*;
 use crate::errors;
+use crate::settings::Settings;
 
 /// The names that [`named`] knows.
 pub const LOSSES: &[&str] = &[
@@ -24,23 +25,6 @@ pub const LOSSES: &[&str] = &[
     "ctc",
 ];
 
-/// Options that have been given and those that have been asked for.
-struct Options<'a> {
-    given: &'a [(&'a str, f64)],
-    known: Vec<&'static str>,
-}
-
-impl Options<'_> {
-    fn number(&mut self, name: &'static str, default: f64) -> f64 {
-        self.known.push(name);
-        self.given.iter().rev().find(|(given, _)| *given == name).map_or(default, |&(_, value)| value)
-    }
-
-    fn flag(&mut self, name: &'static str, default: bool) -> bool {
-        self.number(name, f64::from(u8::from(default))) != 0.0
-    }
-}
-
 /// The loss of a name. `operands`: what its function takes, in that order, `None` for weights that are not given;
 /// trailing ones may be left out. `options`: its numbers and flags (not 0) by the names of its parameters.
 pub fn named(
@@ -50,7 +34,7 @@ pub fn named(
     options: &[(&str, f64)],
     reduction: Reduction,
 ) -> Result<ValueId> {
-    let mut options = Options { given: options, known: Vec::new() };
+    let mut options = Settings::new(options);
     let (required, optional) = operand_counts(name).ok_or_else(|| errors::unknown_loss(name, LOSSES))?;
     let present: Vec<ValueId> = operands.iter().take(required).copied().flatten().collect();
     if present.len() < required || operands.len() > required + optional {
@@ -62,11 +46,8 @@ pub fn named(
     }
     let weight = |index: usize| operands.get(required + index).copied().flatten();
     let build = dispatch(name, &present, [weight(0), weight(1)], &mut options, reduction);
-    let unknown = options.given.iter().find(|(given, _)| !options.known.contains(given));
-    match unknown {
-        Some((given, _)) => Err(errors::unknown_setting(name, given, &options.known)),
-        None => build(b),
-    }
+    options.check(name)?;
+    build(b)
 }
 
 /// Operands that must be there, and weights that may be.
@@ -87,7 +68,7 @@ fn dispatch(
     name: &str,
     operands: &[ValueId],
     [weight, pos_weight]: [Option<ValueId>; 2],
-    options: &mut Options,
+    options: &mut Settings,
     reduction: Reduction,
 ) -> Build {
     let (x, y, z) = (operands[0], operands[1], operands.get(2).copied());
@@ -150,7 +131,7 @@ fn dispatch(
     }
 }
 
-fn classes(name: &str, weights: Option<ValueId>, options: &mut Options, reduction: Reduction) -> Classes {
+fn classes(name: &str, weights: Option<ValueId>, options: &mut Settings, reduction: Reduction) -> Classes {
     let default = Classes::default();
     let label_smoothing = match name {
         "cross_entropy" => options.number("label_smoothing", default.label_smoothing),
@@ -160,7 +141,7 @@ fn classes(name: &str, weights: Option<ValueId>, options: &mut Options, reductio
     Classes { weights, ignore_index, label_smoothing, reduction }
 }
 
-fn triplet(options: &mut Options, reduction: Reduction) -> TripletMargin {
+fn triplet(options: &mut Settings, reduction: Reduction) -> TripletMargin {
     let default = TripletMargin::default();
     TripletMargin {
         margin: options.number("margin", default.margin),

@@ -1,17 +1,12 @@
-//! Rules by name, with settings by name: for callers that hold them as text, such as Python.
+//! Rules by name, with settings by name.
 
 use super::{Adadelta, Adagrad, Adam, Adamax, Lamb, RmsProp, Rule, Sgd};
 use crate::errors;
+use crate::settings::Settings;
 use pando_base::Result;
 
-/// Settings that have been given and those that have been asked for.
-struct Settings<'a> {
-    given: &'a [(&'a str, f64)],
-    known: Vec<&'static str>,
-}
-
 pub(super) fn rule(name: &str, given: &[(&str, f64)]) -> Result<Rule> {
-    let mut settings = Settings { given, known: Vec::new() };
+    let mut settings = Settings::new(given);
     let rule = match name {
         "sgd" => Rule::Sgd(sgd(&mut settings)),
         "adam" => Rule::Adam(adam(&mut settings, Adam::default())),
@@ -23,26 +18,7 @@ pub(super) fn rule(name: &str, given: &[(&str, f64)]) -> Result<Rule> {
         "adadelta" => Rule::Adadelta(adadelta(&mut settings)),
         _ => return Err(errors::unknown_optimizer(name)),
     };
-    let unknown = given.iter().find(|(setting, _)| !settings.known.contains(setting));
-    match unknown {
-        Some((setting, _)) => Err(errors::unknown_setting(name, setting, &settings.known)),
-        None => Ok(rule),
-    }
-}
-
-impl Settings<'_> {
-    fn optional(&mut self, name: &'static str, default: Option<f64>) -> Option<f64> {
-        self.known.push(name);
-        self.given.iter().rev().find(|(given, _)| *given == name).map_or(default, |&(_, value)| Some(value))
-    }
-
-    fn number(&mut self, name: &'static str, default: f64) -> f64 {
-        self.optional(name, None).unwrap_or(default)
-    }
-
-    fn flag(&mut self, name: &'static str, default: bool) -> bool {
-        self.optional(name, None).map_or(default, |value| value != 0.0)
-    }
+    settings.check(name).map(|()| rule)
 }
 
 fn sgd(settings: &mut Settings) -> Sgd {

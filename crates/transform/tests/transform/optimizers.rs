@@ -174,6 +174,30 @@ fn moments_have_types_of_their_own() {
     assert_eq!(states[0].iter().map(Tensor::dtype).collect::<Vec<_>>()[2], DType::F16);
 }
 
+/// One step of every rule on weights without dimensions, without elements, and of every float type that is trained:
+/// the engine agrees with the evaluator, and types stay.
+#[test]
+fn weights_of_any_shape_and_type() {
+    let rules = ["sgd", "adam", "adamw", "adamax", "lamb", "rmsprop", "adagrad", "adadelta"];
+    let shapes: [&[u64]; 4] = [&[], &[0], &[5], &[2, 1, 3]];
+    for (rule, dims) in rules.into_iter().flat_map(|rule| shapes.map(|dims| (rule, dims))) {
+        for dtype in [DType::F32, DType::F16, DType::BF16] {
+            let count: u64 = dims.iter().product();
+            let values: Vec<f64> = (0..count).map(|i| i as f64 * 0.25 - 0.5).collect();
+            let weight = Tensor::from_f64(dtype, dims.to_vec(), &values);
+            let optimizer = Optimizer { first: dtype, ..Optimizer::named(rule, &[("lr", 0.125)]).unwrap() };
+            let gradients = [f32s(dims, &values), weight.clone()];
+            let states = trajectory(&optimizer, &weight, &gradients, false);
+            let ty = types(std::slice::from_ref(&weight)).remove(0);
+            let mut expected = vec![ty.clone()];
+            expected.extend(optimizer.slots(&ty).into_iter().map(|slot| slot.ty));
+            assert_eq!(types(&states[1]), expected, "{rule}");
+            let finite = states[1].iter().flat_map(Tensor::to_f64).all(f64::is_finite);
+            assert!(finite, "{rule} {ty}: {states:?}");
+        }
+    }
+}
+
 #[test]
 fn what_is_left_out_leaves_no_trace() {
     let nodes = |settings: &[(&str, f64)]| {

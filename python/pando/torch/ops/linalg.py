@@ -52,7 +52,11 @@ def addr(c, bias, x, y, *, beta=1, alpha=1):
 
 
 def _added(c, bias: Value, product: Value, beta, alpha) -> Value:
-    product = product if alpha == 1 else product * alpha
+    # What is multiplied by 0 is ignored, NaN or not.
+    if alpha == 0:
+        product = product.emitter.full(product.dtype, product.shape, 0)
+    elif alpha != 1:
+        product = product * alpha
     if beta == 0:
         return product
     return product + (bias if beta == 1 else bias * beta).to(product.dtype)

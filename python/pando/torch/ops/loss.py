@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from .._value import Value
 from ._table import arithmetic, op, wide
 
@@ -45,9 +43,8 @@ def huber_loss(c, x, target, reduction=MEAN, delta=1.0):
 
 @arithmetic("binary_cross_entropy")
 def binary_cross_entropy(c, x, target, weight=None, reduction=MEAN):
-    """Logarithms are at least -100."""
-    hit, miss = x.log().maximum(-100.0), (-x).unary("log1p").maximum(-100.0)
-    loss = (target - 1.0) * miss - target * hit
+    """Logarithms and their gradients are bounded."""
+    loss = c.g.composite("bce", [x, target.broadcast(x.shape)])
     return reduced(loss if weight is None else loss * weight, reduction)
 
 
@@ -128,51 +125,8 @@ def multilabel_margin_loss(c, x, target, reduction=MEAN):
 
 @wide("_ctc_loss", "_ctc_loss.Tensor")
 def ctc_loss(c, log_probs, targets, input_lengths, target_lengths, blank=0, zero_infinity=False):
-    """The forward algorithm over (blank, label, blank, ...), all samples and states at once, a step at a time.
-    (Graves et al. 2006, equations 6 to 8.) Targets are padded: one row a sample."""
+    """Of each sample; targets are padded, one row a sample."""
     if targets.rank != 2:
         raise NotImplementedError("targets of CTC in one vector; pad them to one row for each sample")
-    steps, batch, classes = log_probs.shape
-    lengths = [_as_vector(c, value, batch) for value in (input_lengths, target_lengths)]
-    labels = _with_blanks(c, targets.to("i64"), blank)
-    width = labels.shape[1]
-    # By step: the log-probability of each state's label, [T, B, S].
-    states = labels.unsqueeze(0).broadcast((steps, batch, width))
-    from .indexing import gather_along
-
-    emitted = gather_along(log_probs, 2, states)
-    never = -1e30
-    columns = c.g.iota("i64", (batch, width), 1)
-    alpha = columns.lt(2).select(emitted.pick(0, 0), never)
-    before = c.g.concat([c.g.full("i64", (batch, 2), -1), labels.slice(1, 0, width - 2)], 1)
-    may_skip = labels.ne(blank) & labels.ne(before)
-    history = [alpha]
-    for step in range(1, steps):
-        one = alpha.pad([0, 1], [0, -1], never)
-        two = may_skip.select(alpha.pad([0, 2], [0, -2], never), never)
-        largest = alpha.maximum(one).maximum(two)
-        total = (alpha - largest).exp() + (one - largest).exp() + (two - largest).exp()
-        new = total.log() + largest + emitted.pick(0, step)
-        alpha = lengths[0].gt(step).unsqueeze(1).select(new, alpha)
-        history.append(alpha)
-    last = lengths[1] * 2
-    ends = columns.eq(last.unsqueeze(1)) | columns.eq((last - 1).unsqueeze(1))
-    final = ends.select(alpha, never)
-    largest = final.reduce("max", [1], keep=True)
-    loss = -((final - largest).exp().sum([1]).log() + largest.reshape(-1))
-    impossible = loss.gt(1e29)
-    loss = impossible.select(0.0 if zero_infinity else math.inf, loss)
-    return [loss, None]
-
-
-def _as_vector(c, lengths, batch: int) -> Value:
-    if isinstance(lengths, Value):
-        return lengths.to("i64")
-    import numpy as np
-
-    return c.g.constant(np.array(lengths, dtype=np.int64))
-
-
-def _with_blanks(c, targets: Value, blank: int) -> Value:
-    """A blank before, between and after the labels."""
-    return targets.pad([0, 1], [0, 1], blank, interior=[0, 1])
+    operands = [log_probs, targets, input_lengths, target_lengths]
+    return [c.g.composite("ctc", operands, blank=blank, zero_infinity=zero_infinity), None]

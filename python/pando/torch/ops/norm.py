@@ -93,7 +93,7 @@ def _training(capture, running_mean, running_var, eps, momentum):
         channels = x.shape[1]
         scale = c.g.full(x.dtype, (channels,), 1) if weight is None else weight.to(x.dtype)
         shift = c.g.full(x.dtype, (channels,), 0) if bias is None else bias.to(x.dtype)
-        result, batch_mean, batch_var = batch_norm_training(c, x, scale, shift, eps)
+        result, batch_mean, batch_var = c.g.composites("batch_norm_training", [x, scale, shift], epsilon=eps)
         count = x.size // channels if channels else 0
         if running_mean is not None:
             unbiased = batch_var * (count / max(count - 1, 1))
@@ -103,16 +103,6 @@ def _training(capture, running_mean, running_var, eps, momentum):
         return [result.to(dtype), None, None]
 
     return handler
-
-
-def batch_norm_training(c, x: Value, scale: Value, bias: Value, eps: float) -> tuple[Value, Value, Value]:
-    """Result, mean and biased variance."""
-    axes = [0, *range(2, x.rank)]
-    mean = x.mean(axes, keep=True)
-    centred = x - mean
-    var = (centred * centred).mean(axes, keep=True)
-    result = _affine(centred / (var + eps).sqrt(), scale, bias)
-    return result, mean.reshape(-1), var.reshape(-1)
 
 
 @wide("_weight_norm_interface", "_weight_norm")

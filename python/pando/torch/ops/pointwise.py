@@ -144,7 +144,7 @@ def erfinv(c, x):
     guess = w.lt(5.0).select(below, above) * x
     slope = (-(guess * guess)).exp() * (2 / math.sqrt(math.pi))
     better = guess - (guess.unary("erf") - x) / slope
-    return x.abs().lt(1.0).select(better, x * math.inf)
+    return x.abs().lt(1.0).select(better, x.unary("sign") * math.inf)
 
 
 def _polynomial(x: Value, coefficients) -> Value:
