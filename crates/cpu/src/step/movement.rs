@@ -31,7 +31,7 @@ pub enum Movement {
 }
 
 /// Fewer bytes are not worth a second thread.
-const ALONE_BYTES: usize = 64 << 10;
+const ALONE_BYTES: usize = 24 << 10;
 
 impl Movement {
     pub fn name(&self) -> &'static str {

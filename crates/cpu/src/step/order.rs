@@ -115,7 +115,7 @@ thread_local! {
 }
 
 /// Fewer bytes are not worth a second thread.
-const ALONE_BYTES: usize = 64 << 10;
+const ALONE_BYTES: usize = 24 << 10;
 /// Shorter rows are cheaper to combine all together than to sort by their targets.
 const WORTHY_ROW: usize = 8;
 
