@@ -53,6 +53,7 @@ def build(model, options, training, arguments, plan):
             _restore(owner, before)
     if problem is not None:
         raise createPoptorchError(problem)
+    compilation.overlaps.check([leaf for leaf in flatten(entry.result) if isinstance(leaf, torch.Tensor)])
     count = sum(1 for _ in flatten(entry.result))
     losses = [output.value for output in captured.outputs[count:]]
     return Built(captured, compilation, entry.result, captured.outputs[:count], losses, names)

@@ -10,7 +10,7 @@ from pando import _pando
 from ._arguments import flatten
 from ._blocks import Blocks
 from ._errors import createPoptorchError
-from .enums import OverlapMode
+from ._overlaps import Overlaps
 
 _LOSS_FUNCTIONS = {
     getattr(torch.nn.functional, name)
@@ -44,11 +44,10 @@ class Compilation:
             options.Precision.enableFloatingPointChecks) else None  # floats that have to be finite
         self.checkpoints = []
         self.multi_convs = []
-        self.overlaps = []
+        self.overlaps = Overlaps(options)
         self._hidden = 0
         self._open_multi_conv = None
         self._paths = []
-        self._seen_inputs = set()
 
     def prepare(self, capture):
         """Called when the capture is set up."""
@@ -89,26 +88,10 @@ class Compilation:
         self.checkpoints.append(result)
 
     def _note_set_overlap_for_input(self, result, operands, mode):
-        index = next((i for i, tensor in enumerate(self.inputs) if tensor is operands[0]), None)
-        if index is None:
-            raise createPoptorchError(
-                "poptorch.set_overlap_for_input applied on a node which is not a tensor input to the model."
-            )
-        self._check_overlap("input", index, mode)
-        self.overlaps.append(("input", index, mode))
+        self.overlaps.mark_input(self.inputs, operands[0], mode)
 
     def _note_set_overlap_for_output(self, result, operands, mode):
-        self._check_overlap("output", len(self.overlaps), mode)
-        self.overlaps.append(("output", result, mode))
-
-    def _check_overlap(self, kind, index, mode):
-        if mode is OverlapMode.NoOverlap:
-            return
-        name = f"poptorch.set_overlap_for_{kind}"
-        if type(self.options._execution_strategy).__name__ == "PipelinedExecution":
-            raise createPoptorchError(f"{name} is not supported with PipelinedExecution; use ShardedExecution")
-        if not self.options.TensorLocations.numIOTilesSet:
-            raise createPoptorchError(f"{name} needs tiles for input and output: set TensorLocations.numIOTiles")
+        self.overlaps.mark_output(operands[0], result, mode)
 
     def watch(self, result):
         """Remembers floats for the check of floating-point exceptions."""
@@ -201,9 +184,18 @@ class FunctionWatch(TorchFunctionMode):
         if state.capture is not None and any(isinstance(arg, torch.Tensor) for arg in args):
             if getattr(func, "__name__", "") != "__get__":
                 state.capture.region = state.blocks.place()
+                for arg in args:
+                    state.overlaps.uses[id(arg)] = state.overlaps.uses.get(id(arg), 0) + 1
         args, kwargs = _on_this_device(args, kwargs)
         if func in _CONVOLUTIONS:
             state.count_convolution()
+        if func in _REFUSED:
+            _REFUSED[func](*args, **kwargs)
+        if func is torch.nn.functional.group_norm and state.options._Popart.options.get(
+            "groupNormStridedChannelGrouping"
+        ):
+            args, kwargs, undo = _strided_groups(*args, **kwargs)
+            return undo(func(*args, **kwargs))
         if func in _LAYERS:
             args, kwargs = _in_type_of_activations(args, kwargs)
         if func not in _LOSS_FUNCTIONS:
@@ -212,6 +204,40 @@ class FunctionWatch(TorchFunctionMode):
             result = func(*args, **kwargs)
         state.mark_loss(result)
         return result
+
+
+def _strided_groups(x, num_groups, weight=None, bias=None, eps=1e-5):
+    """Group norm whose groups take every `num_groups`-th channel: the channels in another order, and back."""
+    channels = torch.arange(x.shape[1])
+    order = channels.reshape(-1, num_groups).t().reshape(-1)
+    back = channels.reshape(num_groups, -1).t().reshape(-1)
+
+    def ordered(parameter):
+        return None if parameter is None else parameter.index_select(0, order)
+
+    args = (x.index_select(1, order), num_groups, ordered(weight), ordered(bias), eps)
+    return args, {}, lambda result: result.index_select(1, back)
+
+
+def _check_one_hot(tensor, num_classes=-1):
+    if num_classes == -1:
+        raise createPoptorchError("OneHot num classes must be specified and must be constant.")
+
+
+def _check_bincount(tensor, weights=None, minlength=0):
+    if not minlength:
+        raise createPoptorchError(
+            "Bincount `minlength` must be specified and must be a constant. On the IPU MK2 platform the minimum length "
+            "is also the maximum length"
+        )
+
+
+# Functions whose result's size would depend on elements.
+_REFUSED = {
+    torch.nn.functional.one_hot: _check_one_hot,
+    torch.bincount: _check_bincount,
+    torch.Tensor.bincount: _check_bincount,
+}
 
 
 def _in_type_of_activations(args, kwargs):

@@ -8,7 +8,7 @@ import torch
 
 from pando.torch._types import TORCH_TYPES
 
-from . import _export, _impl, _ir, _placement, _prediction, _signature
+from . import _export, _hardware, _impl, _ir, _placement, _prediction, _signature
 from ._arguments import rebuild
 from ._batches import Plan
 from ._blocks import module_repr
@@ -46,6 +46,7 @@ class PoplarExecutor:
         self._signature = None
         self._reset()
         self._trainer = None
+        watch(model, self)
         if training:
             self._trainer = Trainer(self, optimizer)
             self._user_model.__dict__["destroy"] = Destroy(self)
@@ -59,10 +60,15 @@ class PoplarExecutor:
         self._host_is_stale = False
         self._compilation_time = None
         self._cycle_count = None
+        self._ipu = None
+        self._has_random_state = False
         self._has_run = False
         self._names = {}
         self._warned = set()
         self._version = 0
+
+    def _group_replicas(self, tensor, comm_group_type, shards, variable_retrieval_mode):
+        raise createPoptorchError("Weights that differ between replicas (replicaGrouping) are not supported")
 
     # Calls.
 
@@ -137,10 +143,21 @@ class PoplarExecutor:
             self.attachToDevice()
 
     def _compile(self, arguments):
+        try:
+            self._compile_for_device(arguments)
+        except BaseException:
+            if self._device is None:
+                _hardware.release(self)
+            raise
+
+    def _compile_for_device(self, arguments):
         start = time.perf_counter()
         options = self._options
+        if options.ipu_model is not None:
+            core(20, f"From the user configuration: Ipu model: {'Enabled' if options.ipu_model else 'Disabled'}")
         validate(options.toDict())
         plan = Plan.of(options, self._training)
+        self._before_compilation(plan)
         with _impl.compile_hooks():
             built = build(self._user_model, options, self._training, arguments, plan)
             self._built, self._arguments = built, arguments
@@ -158,7 +175,30 @@ class PoplarExecutor:
         if folder is not None:
             _prediction.write_report(self._runner.program, _placement.num_ipus(built.compilation.blocks), folder)
         watch(self._user_model, self)
+        core(20, "Finished Poplar compilation")
         self._compilation_time = datetime.timedelta(seconds=time.perf_counter() - start)
+
+    def _before_compilation(self, plan):
+        """Looks for IPUs: takes them now if the connection is to be there always."""
+        if not claims_hardware() or self._options.connection_type is ConnectionType.Never:
+            return
+        always = self._options.connection_type is ConnectionType.Always
+        wanted = self._options.ipu_id
+        first = _hardware.acquire(self, plan.replicas, wanted) if always else wanted or 0
+        core(20, f"Acquired {plan.replicas} IPU(s): running on device Id {first}")
+        if always:
+            self._ipu = first
+            core(20, f"Attached to device {first}")
+
+    def _take_ipus(self):
+        if claims_hardware() and self._ipu is None:
+            self._ipu = _hardware.acquire(self, self._runner.replicas, self._options.ipu_id)
+            core(20, f"Attached to device {self._ipu}")
+
+    def _give_up_ipus(self):
+        if self._ipu is not None:
+            _hardware.release(self)
+            self._ipu = None
 
     def _check_buffers(self, built, plan):
         known = {state.name for state in built.captured.state if state.kind == "buffer"}
@@ -196,6 +236,7 @@ class PoplarExecutor:
             written, bool(options._Popart.options.get("syntheticDataMode")),
         )
         runner.program = programs[base]
+        runner.replicas = plan.replicas
         runner.checks_finite = built.compilation.watched is not None
         runner.prints = [form for _, form, _ in built.compilation.prints]
         return runner
@@ -257,6 +298,7 @@ class PoplarExecutor:
         return True
 
     def _copy_to_host(self):
+        logger.debug("Writing weights from IPU to host")
         self._host_is_stale = False  # first: copying uses the tensors
         for name, tensor in self._names.items():
             copy_into(plain_view(tensor), self._device.read(name))
@@ -320,7 +362,9 @@ class PoplarExecutor:
         )
         if self._attached:
             raise createPoptorchError("Device is already attached")
+        self._take_ipus()
         self._attached = True
+        self._log_random("Setting")
         self.copyWeightsToDevice()
         if self._trainer is not None:
             self._trainer.attached()
@@ -333,6 +377,9 @@ class PoplarExecutor:
         self.copyWeightsToHostIfNeeded()
         if self._trainer is not None:
             self._trainer.detached()
+        self._log_random("Reading")
+        self._give_up_ipus()
+        core(10, "Detached from device")
         self._attached = False
 
     def destroy(self):
@@ -345,6 +392,7 @@ class PoplarExecutor:
         if self._trainer is not None:
             self._trainer.destroyed()
         unwatch(self._user_model, self)
+        self._give_up_ipus()
         self._reset()
 
     # Files.
@@ -359,15 +407,16 @@ class PoplarExecutor:
         """Writes the compiled model to a file, with the module, its weights and its optimizer if `export_model`."""
         self._require_compiled()
         self.copyWeightsToHostIfNeeded()
-        model = optimizer = random = None
+        model = optimizer = random = state = None
         if export_model:
             model, optimizer = self._user_model, self._trainer.optimizer if self._training else None
+            state = self._trainer.optimizer_state() if self._training and self._attached else None
         if save_rng_state and self._attached:
-            core(10, "Reading random seed and RNG state")
+            self._log_random("Reading")
             random = {name: self._device.read(name) for name in self._device.names() if name in _RANDOM}
         destroy = self._user_model.__dict__.pop("destroy", None) if self._training else None
         try:
-            _export.write(filename, self._training, self._arguments, self._options, model, optimizer, random)
+            _export.write(filename, self._training, self._arguments, self._options, model, optimizer, random, state)
         finally:
             if destroy is not None:
                 self._user_model.__dict__["destroy"] = destroy
@@ -383,14 +432,25 @@ class PoplarExecutor:
     def _load(self, file):
         args, kwargs = file.call()
         self._compile(self._bind(args, kwargs))
+        if self._training:
+            self._trainer.preload(file.optimizer_state())
+        for name, tensor in (file.random() or {}).items():
+            self._device.write(name, tensor)
+        self._has_random_state = file.random() is not None
         if self._options.connection_type is ConnectionType.Always:
             self.attachToDevice()
-        core(10, f"Setting random seed to {self._device.read('seed').tolist()}")
-        random = file.random()
-        if random is not None:
+        else:
+            self._log_random("Setting")
+
+    def _log_random(self, verb):
+        """The seed, and how far random numbers have come if the model has run."""
+        if verb == "Reading":
+            core(10, "Reading random seed")
+            core(10, "Reading RNG state")
+            return
+        core(10, f"Setting random seed to {self._device.read('seed')[0].item()}")
+        if self._has_random_state or self._has_run:
             core(10, "Setting RNG state")
-            for name, tensor in random.items():
-                self._device.write(name, tensor)
 
     @property
     def rng_state(self):

@@ -2,7 +2,8 @@
 
 `metadata.json` says what is in it. `arguments` are the shapes and constants it was compiled for, `options` the
 options; `model` (the user's module and optimizer) is there only when it was exported. The last three are pickles:
-load files of people you trust. `random` has the state of random numbers.
+load files of people you trust. `random` and `optimizer` have the state of random
+numbers and of the optimizer.
 """
 
 import io
@@ -24,7 +25,7 @@ def path_of(filename):
     return os.path.join(filename, "model.poptorch") if os.path.isdir(filename) else filename
 
 
-def write(filename, training, arguments, options, model=None, optimizer=None, random=None):
+def write(filename, training, arguments, options, model=None, optimizer=None, random=None, state=None):
     """Writes the file."""
     parts = {
         "metadata.json": json.dumps({"version": VERSION, "training": training, "has_model": model is not None}),
@@ -35,6 +36,8 @@ def write(filename, training, arguments, options, model=None, optimizer=None, ra
         parts["model"] = _saved({"model": model, "optimizer": optimizer})
     if random is not None:
         parts["random"] = _saved(random)
+    if state is not None:
+        parts["optimizer"] = _saved(state)
     path = path_of(filename)
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     with zipfile.ZipFile(path, "w") as archive:
@@ -99,6 +102,13 @@ class File:
 
     def random(self):
         """The state of random numbers, or None."""
-        if "random" not in self._parts:
+        return self._tensors("random")
+
+    def optimizer_state(self):
+        """The optimizer's state on the device, or None."""
+        return self._tensors("optimizer")
+
+    def _tensors(self, name):
+        if name not in self._parts:
             return None
-        return torch.load(io.BytesIO(self._parts["random"]), weights_only=True)
+        return torch.load(io.BytesIO(self._parts[name]), weights_only=True)

@@ -31,6 +31,7 @@ class Trainer:
         self._cached = None
         self._cached_version = None
         self._overrides = {}
+        self._preloaded = None
         self._choose_strategy(executor.options)
 
     def _choose_strategy(self, options):
@@ -134,6 +135,10 @@ class Trainer:
         if hasattr(self._optimizer, "_attach") and self._optimizer._device is self:
             self._optimizer._attach(None)
 
+    def preload(self, state):
+        """State of a file, for the device."""
+        self._preloaded = state
+
     def before_run(self):
         """State that the user has loaded goes to the device."""
         self._take_loaded()
@@ -200,7 +205,9 @@ class Trainer:
                 "weightDecayScaleFactor1": kept * numbers["weight_decay"] * velocity}
 
     def _take_loaded(self):
-        loaded = self._optimizer._take_loaded() if hasattr(self._optimizer, "_take_loaded") else None
+        loaded, self._preloaded = self._preloaded, None
+        if hasattr(self._optimizer, "_take_loaded"):
+            loaded = self._optimizer._take_loaded() or loaded
         if loaded is None:
             return
         core(logging.DEBUG, "Writing optimiser state tensors from host to IPU memory")

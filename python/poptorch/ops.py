@@ -119,8 +119,8 @@ def internal_cast(tensor, dtype):
 def dynamic_slice(tensor, dim, start, size, step):
     """`tensor[start : start + size : step]` along `dim` with a start that is known at run time; wraps around."""
     _check_start(start)
-    if size < 1 or step < 1:
-        raise createPoptorchError(f"dynamic_slice needs a size and a step above 0, not {size} and {step}")
+    _check_size(size)
+    assert step > 0, f"The step of dynamic_slice must be above 0, not {step}"
     return tensor.index_select(dim, _positions(tensor, dim, start, torch.arange(0, size, step)))
 
 
@@ -130,11 +130,23 @@ def dynamic_update(input, src, dim, start, size):  # noqa: A002 (the public name
     if input.dtype != src.dtype:
         shown = [_device_type(tensor.dtype) for tensor in (input, src)]
         raise createPoptorchError(f"input and src tensor must have same dtype. ({shown[0]} vs {shown[1]})")
+    if input.dim() != src.dim():
+        raise createPoptorchError(
+            f"input and src tensors must have same dimensionality. ({input.dim()}) vs ({src.dim()})"
+        )
+    _check_size(size)
     return input.index_copy(dim, _positions(input, dim, start, torch.arange(size)), src)
 
 
 def _device_type(dtype):
     return {torch.int64: torch.int32, torch.float64: torch.float32}.get(dtype, dtype)
+
+
+def _check_size(size):
+    if size == 0:
+        raise createPoptorchError("The start and end of a slice must be different.")
+    if size < 0:
+        raise createPoptorchError("Taking a slice of a tensor with the end less than the start is not supported.")
 
 
 def _check_start(start):

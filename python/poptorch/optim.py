@@ -1,6 +1,7 @@
 """Optimizers: PyTorch's own with what a device needs besides (number formats, loss scaling, clipping).
 
-They hold hyperparameters; the update itself is part of the compiled training step, never Python's `step`.
+They hold hyperparameters; the update itself is part of the compiled training step. Python's `step` is for eager
+PyTorch.
 `state_dict()` holds the device's state under `ipu_state` and `ipu_param`.
 """
 
@@ -65,10 +66,6 @@ class Optimizer:
         """The state to write to the device, once."""
         loaded, self._loaded = self._loaded, None
         return loaded
-
-    def step(self, closure=None):
-        """Never runs: the update is part of the compiled step."""
-        raise RuntimeError(f"{type(self).__name__}.step() has no effect here: the compiled training step updates weights")
 
     def __getstate__(self):
         skipped = ("_device",)

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.distributions
 import torch.utils._pytree as pytree
 
 from .. import _pando
 from .._pando import Error
 from ._alias import Tracked
+from ._autograd import forward_only
 from ._functions import FunctionMode
 from ._mode import Capture, symbol
 from ._types import graph_type
@@ -109,6 +111,7 @@ class Captured:
         return self.emitter.native.finish([value.id for value in results], [value.id for value in params])
 
 
+@torch.inference_mode(False)
 def capture(
     function: torch.nn.Module | Callable,
     args: Sequence[Any] = (),
@@ -153,9 +156,7 @@ def capture(
     fakes = [fake for fake in fakes if isinstance(fake, torch.Tensor)]
     for one, fake in zip(inputs, fakes):
         one.written = _written(capture.tracked(fake), one.value)
-    return Captured(
-        capture.emitter, state, inputs, outputs, output_spec, input_spec, capture.regions, capture.marks
-    )
+    return Captured(capture.emitter, state, inputs, outputs, output_spec, input_spec, capture.regions, capture.marks)
 
 
 def _run(capture: Capture, function: Callable, args, kwargs):
@@ -176,13 +177,18 @@ def _run(capture: Capture, function: Callable, args, kwargs):
         torch.nn.modules.module.register_module_forward_pre_hook(enter),
         torch.nn.modules.module.register_module_forward_hook(leave, always_call=True),
     ]
+    distributions = torch.distributions.Distribution
+    validates = distributions._validate_args
+    # Checks of values, which are not known.
+    distributions.set_default_validate_args(False)
     try:
-        with torch.enable_grad(), FunctionMode(capture), capture:
+        with torch.enable_grad(), forward_only(capture.training), FunctionMode(capture), capture:
             return function(*args, **kwargs)
     finally:
         for hook in hooks:
             hook.remove()
         _active.pop()
+        distributions.set_default_validate_args(validates)
         capture.release()
 
 

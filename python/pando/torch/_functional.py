@@ -38,7 +38,6 @@ class Form:
 
 _OTHER_NAMES = {
     "normal_": "normal_functional",
-    "fill_diagonal_": "fill_diagonal",
 }
 
 
@@ -49,7 +48,7 @@ def functional(func) -> Form | None:
     name = schema.name.split("::")[1]
     outs = tuple(argument.name for argument in schema.arguments if argument.is_out)
     if outs:
-        return _without_out(name, schema, outs)
+        return _alike(getattr(aten, name), schema, outs)
     other = _OTHER_NAMES.get(name, name.removesuffix("_"))
     packet = getattr(aten, other, None)
     if packet is None or other == name:
@@ -57,12 +56,12 @@ def functional(func) -> Form | None:
     overload = func._overloadname
     if overload in packet.overloads():
         return Form(getattr(packet, overload))
-    return None
+    return _alike(packet, schema, ())
 
 
-def _without_out(name: str, schema, outs: tuple[str, ...]) -> Form | None:
+def _alike(packet, schema, outs: tuple[str, ...]) -> Form | None:
+    """The overload that takes the same arguments."""
     wanted = [(argument.name, str(argument.type)) for argument in schema.arguments if not argument.is_out]
-    packet = getattr(aten, name)
     for overload in packet.overloads():
         candidate = getattr(packet, overload)
         has = [(argument.name, str(argument.type)) for argument in candidate._schema.arguments]

@@ -43,7 +43,7 @@ class FunctionMode(TorchFunctionMode):
         @functools.wraps(function)
         def replacement(*args, **kwargs):
             result = self._whole(function, args, kwargs)
-            return function(*args, **kwargs) if result is NotImplemented else result
+            return function(*args, **kwargs) if result is _LEFT_TO_TORCH else result
 
         return replacement
 
@@ -55,14 +55,23 @@ class FunctionMode(TorchFunctionMode):
             args, kwargs = _REWRITTEN[func](*args, **kwargs)
         if func in FUNCTIONS:
             result = self._whole(func, args, kwargs)
-            if result is not NotImplemented:
+            if result is not _LEFT_TO_TORCH:
                 return result
         return func(*args, **kwargs)
 
     def _whole(self, func, args, kwargs):
-        captured = functools.partial(FUNCTIONS[func], self.capture)
+        captured = functools.partial(_attempt, FUNCTIONS[func], self.capture)
         functools.update_wrapper(captured, func)
         return _shown_to_modes(captured, args, kwargs)
+
+
+#: `NotImplemented` in words that torch does not take as its own.
+_LEFT_TO_TORCH = object()
+
+
+def _attempt(function, capture, *args, **kwargs):
+    result = function(capture, *args, **kwargs)
+    return _LEFT_TO_TORCH if result is NotImplemented else result
 
 
 def _shown_to_modes(captured, args, kwargs):
@@ -81,8 +90,6 @@ def whole(*functions):
         return function
 
     return add
-
-
 
 
 @whole(F.dropout)
@@ -107,8 +114,7 @@ def needs_grad(capture, *tensors) -> bool:
 
 
 @whole(F.scaled_dot_product_attention)
-def attention(capture, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
-              enable_gqa=False):
+def attention(capture, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     """softmax(scale · QKᵀ + mask) V, in the form that engines compute as one step."""
     tensors = [query, key, value, *([attn_mask] if attn_mask is not None else [])]
     operands = [operand(capture, tensor) for tensor in tensors]
@@ -138,8 +144,9 @@ def attention(capture, query, key, value, attn_mask=None, dropout_p=0.0, is_caus
 
 def _lengths_as_tensors(log_probs, targets, input_lengths, target_lengths, *args, **kwargs):
     """With lists of lengths torch would read the targets."""
-    lengths = [one if isinstance(one, torch.Tensor) else torch.tensor(list(one)) for one in
-               (input_lengths, target_lengths)]
+    lengths = [
+        one if isinstance(one, torch.Tensor) else torch.tensor(list(one)) for one in (input_lengths, target_lengths)
+    ]
     return (log_probs, targets, *lengths, *args), kwargs
 
 

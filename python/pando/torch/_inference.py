@@ -8,27 +8,33 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from ._capture import Captured, Output, capture
+from .. import _pando
+from ._capture import Output, State, capture
 from ._types import from_native, graph_type, location, memory, store
 
 
 class Inference:
     """A module whose calls are computed by Pando; `inference` makes it.
 
-    It is captured and compiled for the shapes of a call, and again for others. Weights are read where they are at
-    every call; what the program writes to buffers and inputs is written back.
+    It is captured and compiled for the shapes of a call, and again for others. Every call sees the module's weights
+    as they are, but for changes that torch does not count, as those through `tensor.data`: call `refresh` after them.
+    What the program writes to buffers and inputs is written back.
     """
 
     def __init__(self, module, threads: int | None, matmul_precision: str):
         self.module, self._threads, self._precision = module, threads, matmul_precision
         self._programs: dict = {}
-        self._seed = torch.tensor([torch.initial_seed() & 0xFFFFFFFF, 0], dtype=torch.int64).to(torch.uint32)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, spec = pytree.tree_flatten((args, kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         program = self._program(args, kwargs, leaves, spec)
-        return program.run(tensors, self._seed)
+        return program.run(tensors)
+
+    def refresh(self) -> None:
+        """Takes over all weights from the module."""
+        for program in self._programs.values():
+            program.refresh(all=True)
 
     def _program(self, args, kwargs, leaves, spec) -> Program:
         mode = getattr(self.module, "training", None)
@@ -50,26 +56,66 @@ def key_of(leaf: Any):
 
 
 class Program:
-    """A module compiled for inputs of given shapes."""
+    """A module compiled for inputs of given shapes, with a copy of its state."""
 
     def __init__(self, module, args, kwargs, threads: int | None, precision: str):
         captured = capture(module, args, kwargs, training=False)
         self.state, self.inputs = captured.state, captured.inputs
         self.outputs, self.output_spec = captured.outputs, captured.output_spec
-        writes = [one for one in [*self.state, *self.inputs] if one.written is not None]
-        self.written = writes
-        results = [*(one.value for one in captured.tensors), *(one.written for one in writes)]
-        params = [one.value for one in [*self.state, *self.inputs]]
-        self.compiled = captured.finish(results, params).compile(threads, precision)
+        self.changed = [one for one in self.inputs if one.written is not None]
+        outputs = [*(one.value for one in captured.tensors), *(one.written for one in self.changed)]
+        written = captured.written_state
+        compiled = captured.finish(
+            [*(one.written for one in written), *outputs], [one.value for one in [*self.state, *self.inputs]]
+        )
+        program = (
+            "run",
+            compiled,
+            [one.name for one in self.state],
+            [one.name for one in written],
+            [f"input.{at}" for at in range(len(self.inputs))],
+            [f"output.{at}" for at in range(len(outputs))],
+        )
+        tensors = [initial(one) for one in self.state]
+        arrays = [memory(tensor) for tensor in tensors]
+        places = [
+            (one.name, location(array, graph_type(tensor.dtype)))
+            for one, array, tensor in zip(self.state, arrays, tensors)
+        ]
+        self.session = _pando.Session([program], places, threads, precision)
+        self.seen = [version(one.tensor) for one in self.state]
 
-    def run(self, tensors: list[torch.Tensor], seed: torch.Tensor) -> Any:
-        state = [seed if one.tensor is None else one.tensor for one in self.state]
-        operands = [*state, *tensors]
-        arrays = [memory(tensor) for tensor in operands]
-        locations = [location(array, graph_type(tensor.dtype)) for array, tensor in zip(arrays, operands)]
-        results = iter(self.compiled.run(locations))
+    def run(self, tensors: list[torch.Tensor]) -> Any:
+        self.refresh()
+        arrays = [memory(tensor) for tensor in tensors]
+        locations = [location(array, graph_type(tensor.dtype)) for array, tensor in zip(arrays, tensors)]
+        results = iter(self.session.run("run", locations))
         leaves = [from_native(next(results), one.dtype) if isinstance(one, Output) else one for one in self.outputs]
-        targets = {id(one): tensor for one, tensor in zip([*self.state, *self.inputs], operands)}
-        for one in self.written:
-            store(next(results), targets[id(one)])
+        for one, tensor in zip(self.inputs, tensors):
+            if one.written is not None:
+                store(next(results), tensor)
+        for one in self.state:
+            if one.written is not None and one.tensor is not None:
+                store(self.session.state(one.name), one.tensor)
         return pytree.tree_unflatten(leaves, self.output_spec)
+
+    def refresh(self, all: bool = False) -> None:
+        """Takes over state that has changed in the module."""
+        for at, one in enumerate(self.state):
+            now = version(one.tensor)
+            if one.tensor is not None and (all or now != self.seen[at]):
+                array = memory(one.tensor)
+                self.session.set_state(one.name, location(array, graph_type(one.tensor.dtype)))
+                self.seen[at] = now
+
+
+def version(tensor: torch.Tensor | None):
+    """Differs after operators have changed a tensor in place, or its memory is another."""
+    return None if tensor is None else (tensor._version, tensor.data_ptr())
+
+
+def initial(state: State) -> torch.Tensor:
+    """What state holds before the first run: the seed is torch's."""
+    if state.tensor is not None:
+        return state.tensor
+    return torch.tensor([torch.initial_seed() & 0xFFFFFFFF, 0], dtype=torch.int64).to(torch.uint32)

@@ -66,6 +66,15 @@ def _ignore_writes(capture, func, args, kwargs):
     return capture.call(func, args, kwargs)
 
 
+@special("fill_diagonal_")
+def _fill_diagonal(capture, func, args, kwargs):
+    from .ops.layout import fill_diagonal
+
+    values = capture.translate(func, fill_diagonal, args, kwargs, capture.fake(args[0]))
+    capture.assign(args[0], values[0], capture.needs_grad(args[0]))
+    return args[0]
+
+
 @special("bincount")
 def _bincount(capture, func, args, kwargs):
     """As large as `minlength` says: numbers beyond it are not counted."""
@@ -120,8 +129,14 @@ def capture_views() -> dict:
     return VIEWS
 
 
-@special("_assert_async", "_assert_async.msg", "_assert_tensor_metadata", "_functional_assert_async.msg",
-         "record_stream", "_debug_has_internal_overlap")
+@special(
+    "_assert_async",
+    "_assert_async.msg",
+    "_assert_tensor_metadata",
+    "_functional_assert_async.msg",
+    "record_stream",
+    "_debug_has_internal_overlap",
+)
 def _nothing(capture, func, args, kwargs):
     """Checks of values are left out."""
     return None

@@ -9,8 +9,8 @@ import torch.utils._pytree as pytree
 
 from .. import _pando
 from .._pando import Error
-from ._capture import Captured, Output, State, capture
-from ._inference import key_of
+from ._capture import Captured, Output, capture
+from ._inference import initial, key_of
 from ._types import from_native, graph_type, location, memory, store
 
 #: Rules by torch's classes; subclasses first.
@@ -25,8 +25,19 @@ _RULES = {
 }
 
 #: Settings that rules share with torch's groups.
-_SETTINGS = ("lr", "momentum", "dampening", "weight_decay", "nesterov", "eps", "amsgrad", "alpha", "centered", "rho",
-             "lr_decay")
+_SETTINGS = (
+    "lr",
+    "momentum",
+    "dampening",
+    "weight_decay",
+    "nesterov",
+    "eps",
+    "amsgrad",
+    "alpha",
+    "centered",
+    "rho",
+    "lr_decay",
+)
 
 #: Those that a rule leaves out of its program where they are 0.
 _OPTIONAL = ("momentum", "dampening", "weight_decay", "lr_decay")
@@ -75,31 +86,35 @@ class Trainer:
         self._outputs, self._output_spec = captured.outputs, captured.output_spec
         reads = {state.name: state.value for state in captured.state}
         writes = {state.name: state.written for state in captured.written_state}
-        initial: dict[str, Any] = {state.name: _initial(state) for state in captured.state}
-        self._add_updates(captured, reads, writes, initial)
+        start: dict[str, Any] = {state.name: initial(state) for state in captured.state}
+        self._add_updates(captured, reads, writes, start)
         params = [*reads.values(), *(one.value for one in captured.inputs)]
         results = [*writes.values(), *(one.value for one in captured.tensors)]
         module = captured.finish(results, params)
         inputs = [f"input.{at}" for at in range(len(captured.inputs))]
         outputs = [f"output.{at}" for at in range(len(captured.tensors))]
         program = ("step", module, list(reads), list(writes), inputs, outputs)
-        arrays = {name: memory(tensor) for name, tensor in initial.items()}
-        places = [(name, location(array, graph_type(initial[name].dtype))) for name, array in arrays.items()]
+        arrays = {name: memory(tensor) for name, tensor in start.items()}
+        places = [(name, location(array, graph_type(start[name].dtype))) for name, array in arrays.items()]
         self._state = captured.state
         self._session = _pando.Session([program], places, self._threads, self._precision)
 
-    def _add_updates(self, captured: Captured, reads, writes, initial) -> None:
+    def _add_updates(self, captured: Captured, reads, writes, start) -> None:
         g = captured.emitter
         loss = next((one.value for one in captured.tensors if one.needs_grad and one.value.size == 1), None)
         if loss is None:
             raise Error("the module returns no loss: one number that depends on weights")
         trained = {id(state.tensor): state for state in captured.state if state.needs_grad}
-        weights = [(number, trained[id(parameter)]) for number, group in enumerate(self.optimizer.param_groups)
-                   for parameter in group["params"] if id(parameter) in trained]
+        weights = [
+            (number, trained[id(parameter)])
+            for number, group in enumerate(self.optimizer.param_groups)
+            for parameter in group["params"]
+            if id(parameter) in trained
+        ]
         seed = g.full(loss.dtype, loss.shape, 1)
         found = _pando.gradients(g.native, [loss.id], [seed.id], [state.value.id for _, state in weights])
         self._optimizers = [self._described(group) for group in self.optimizer.param_groups]
-        hyper = [self._hyperparameters(g, number, rule, reads, initial) for number, rule in enumerate(self._optimizers)]
+        hyper = [self._hyperparameters(g, number, rule, reads, start) for number, rule in enumerate(self._optimizers)]
         for (number, state), gradient in zip(weights, found):
             if gradient is None:
                 continue
@@ -107,20 +122,20 @@ class Trainer:
             for kind, dtype, sizes, first, _ in rule.slots(state.value.dtype, list(state.value.shape)):
                 name = f"{state.name}~{kind}"
                 reads[name] = g.param(f"slot.{len(reads)}", dtype, sizes)
-                initial[name] = torch.full(sizes, 0.0 if first is None else first, dtype=torch.float32)
+                start[name] = torch.full(sizes, 0.0 if first is None else first, dtype=torch.float32)
                 slots.append(name)
             old = [reads[name].id for name in slots]
             weight, new = rule.update(g.native, state.value.id, gradient, old, hyper[number])
             writes[state.name] = g.value(weight)
             writes.update((name, g.value(id)) for name, id in zip(slots, new))
 
-    def _hyperparameters(self, g, number: int, rule, reads, initial) -> list[int]:
+    def _hyperparameters(self, g, number: int, rule, reads, start) -> list[int]:
         """Numbers are state, so that a change of the optimizer's needs no new program."""
         ids = []
         for name, value in rule.hyperparameters():
             name = f"~group{number}~{name}"
             reads[name] = g.param(f"hyper.{len(reads)}", "f32", ())
-            initial[name] = torch.tensor(value, dtype=torch.float32)
+            start[name] = torch.tensor(value, dtype=torch.float32)
             self._numbers[name] = value
             ids.append(reads[name].id)
         return ids
@@ -155,9 +170,3 @@ def trainer(
 ) -> Trainer:
     """Trains a module whose result is the loss, or has it first: `loss = trainer(model, optimizer)(*inputs)`."""
     return Trainer(module, optimizer, threads, matmul_precision)
-
-
-def _initial(state: State) -> torch.Tensor:
-    if state.tensor is not None:
-        return state.tensor
-    return torch.tensor([torch.initial_seed() & 0xFFFFFFFF, 0], dtype=torch.int64).to(torch.uint32)

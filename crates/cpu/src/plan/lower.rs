@@ -179,7 +179,12 @@ impl Planner<'_> {
             }
             Op::Random { distribution, .. } => {
                 let seed = vec![self.dense(first())];
-                self.emit(Kind::Order(Order::Random(*distribution)), seed, ty.dtype, &ty.sizes)
+                self.emit(
+                    Kind::Order(Order::Random(*distribution, self.options.isa)),
+                    seed,
+                    ty.dtype,
+                    &ty.sizes,
+                )
             }
             _ if operands.iter().any(|view| matches!(view.dtype, DType::F8(..))) => {
                 return self.fallback(op, node, operands);

@@ -14,9 +14,9 @@ import pando.torch  # noqa: E402
 from pando import _pando  # noqa: E402
 from pando.torch._types import from_native, graph_type, location, memory  # noqa: E402
 
-from . import cases  # noqa: E402
-from .compare import assert_same  # noqa: E402
-from .test_modules import MODULES  # noqa: E402
+import cases  # noqa: E402
+from compare import assert_same  # noqa: E402
+from test_modules import MODULES  # noqa: E402
 
 
 class Weighted(nn.Module):
@@ -57,15 +57,18 @@ def gradients(module, *args):
     tensors.append(torch.tensor([1, 2], dtype=torch.int64).to(torch.uint32))
     arrays = [memory(tensor) for tensor in tensors]
     computed = iter(compiled.run([location(a, graph_type(t.dtype)) for a, t in zip(arrays, tensors)]))
-    return {one.name: None if id is None else from_native(next(computed), one.tensor.dtype)
-            for one, id in zip(wanted, found)}
+    return {
+        one.name: None if id is None else from_native(next(computed), one.tensor.dtype)
+        for one, id in zip(wanted, found)
+    }
 
 
 #: Drawn anew by every call, or not differentiable in torch either.
 WITHOUT = {"activation/rrelu", "layout/bitcast"}
 CASES = [
     pytest.param(function, tensors, id=f"{family}/{name}")
-    for family, all in cases.ALL.items() for name, function, tensors in all
+    for family, all in cases.ALL.items()
+    for name, function, tensors in all
     if any(t.is_floating_point() for t in tensors) and f"{family}/{name}" not in WITHOUT
 ]
 
@@ -97,7 +100,9 @@ def test_module_gradient(name):
 
         def forward(self, *args):
             result = torch.utils._pytree.tree_leaves(self.inner(*args))
-            return sum((leaf * leaf * 0.5 + leaf).sum() for leaf in result if leaf is not None and leaf.is_floating_point())
+            return sum(
+                (leaf * leaf * 0.5 + leaf).sum() for leaf in result if leaf is not None and leaf.is_floating_point()
+            )
 
     loss = Loss()
     eager = copy.deepcopy(loss)
@@ -131,7 +136,8 @@ class Classifier(nn.Module):
         super().__init__()
         torch.manual_seed(3)
         self.body = nn.Sequential(
-            nn.Conv2d(3, 6, 3, bias=False), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten(), nn.Linear(252, 4))
+            nn.Conv2d(3, 6, 3, bias=False), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten(), nn.Linear(252, 4)
+        )
         self.frozen = nn.Parameter(torch.ones(4), requires_grad=False)
 
     def forward(self, image, target):
@@ -172,3 +178,28 @@ def test_no_gradient_through_detach_and_no_grad():
 
     found = gradients(Model())
     assert found["a"] is not None and found["b"] is None and found["c"] is None
+
+
+class Halved(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 0.5
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 100
+
+
+def test_functions_with_a_backward_of_their_own():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Parameter(cases.randn(3))
+
+        def forward(self):
+            return Halved.apply(self.a).sum()
+
+    with pytest.warns(UserWarning, match="backward pass of Halved is not used"):
+        found = gradients(Model())
+    assert_same(found["a"], torch.full((3,), 0.5))

@@ -6,8 +6,8 @@ torch = pytest.importorskip("torch")
 
 import pando.torch  # noqa: E402
 
-from . import cases  # noqa: E402
-from .compare import assert_same  # noqa: E402
+import cases  # noqa: E402
+from compare import assert_same  # noqa: E402
 
 CASES = [pytest.param(*case[1:], id=f"{family}/{case[0]}") for family, all in cases.ALL.items() for case in all]
 

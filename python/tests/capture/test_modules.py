@@ -10,15 +10,25 @@ import torch.nn as nn  # noqa: E402
 
 import pando.torch  # noqa: E402
 
-from .cases import I, IMAGE, N3, SIGNAL, VOLUME, X, randn  # noqa: E402
-from .compare import assert_same  # noqa: E402
+from cases import I, IMAGE, N3, SIGNAL, VOLUME, X, randn  # noqa: E402
+from compare import assert_same  # noqa: E402
 
 SEQUENCE = randn(7, 3, 5)
 
 MODULES = {
     "linear": (nn.Linear(4, 6), (X,)),
     "mlp": (nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.LayerNorm(8), nn.Linear(8, 2), nn.Softmax(-1)), (X,)),
-    "conv": (nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(128, 3)), (IMAGE,)),
+    "conv": (
+        nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(128, 3),
+        ),
+        (IMAGE,),
+    ),
     "batch_norm1d": (nn.BatchNorm1d(3), (SIGNAL,)),
     "batch_norm3d": (nn.BatchNorm3d(3, momentum=0.3), (VOLUME,)),
     "instance_norm": (nn.InstanceNorm2d(3, affine=True, track_running_stats=True), (IMAGE,)),
@@ -82,6 +92,7 @@ class Writes(nn.Module):
         first, *_ = y.unbind(0)
         first.sub_(3)
         y.diagonal().fill_(0.5)
+        y.fill_diagonal_(0.25)
         y[y > 6] = 6
         y[torch.tensor([0, 2]), torch.tensor([1, 1])] = 9
         part = y.narrow(1, 0, 2).t()
@@ -159,7 +170,12 @@ def test_doubles_are_floats():
 
 def test_random_numbers():
     def function(x):
-        return torch.rand(1000), torch.randn(1000), torch.nn.functional.dropout(torch.ones(1000), 0.3), torch.randperm(9)
+        return (
+            torch.rand(1000),
+            torch.randn(1000),
+            torch.nn.functional.dropout(torch.ones(1000), 0.3),
+            torch.randperm(9),
+        )
 
     ours = pando.torch.inference(function)
     first, second = ours(X), ours(X)
@@ -167,8 +183,66 @@ def test_random_numbers():
     uniform, normal, dropped, permutation = first
     assert 0 <= uniform.min() and uniform.max() < 1 and abs(uniform.mean() - 0.5) < 0.05
     assert abs(normal.mean()) < 0.15 and abs(normal.std() - 1) < 0.1
-    assert set(dropped.tolist()) == {0.0, torch.tensor(1 / 0.7).item()} and abs((dropped == 0).float().mean() - 0.3) < 0.06
+    assert (
+        set(dropped.tolist()) == {0.0, torch.tensor(1 / 0.7).item()} and abs((dropped == 0).float().mean() - 0.3) < 0.06
+    )
     assert sorted(permutation.tolist()) == list(range(9))
+
+
+def test_modes_of_the_caller_do_not_matter():
+    module, inputs = MODULES["conv"]
+    module = copy.deepcopy(module).eval()
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            assert_same(pando.torch.inference(module)(*inputs), module(*inputs), factor=3)
+
+
+def test_weights_may_change():
+    module = torch.nn.Linear(4, 2)
+    ours = pando.torch.inference(module)
+    ours(X)
+    torch.nn.init.normal_(module.weight)
+    assert_same(ours(X), module(X).detach())
+    module.weight.data.numpy()[:] = 3
+    ours.refresh()
+    assert_same(ours(X), module(X).detach())
+
+
+def test_random_operators():
+    """Mean and spread."""
+    size = (4000,)
+
+    def function(x):
+        return {
+            "bernoulli": torch.bernoulli(torch.full(size, 0.3)),
+            "bernoulli_": x.clone().bernoulli_(0.3),
+            "normal": torch.normal(torch.full(size, 2.0), 3.0),
+            "normal_": x.clone().normal_(2.0, 3.0),
+            "uniform_": x.clone().uniform_(-1, 3),
+            "exponential_": x.clone().exponential_(2.0),
+            "randint": torch.randint(3, 9, size).float(),
+            "random_": x.long().random_(3, 9).float(),
+            "rand_like": torch.rand_like(x),
+            "randn_like": torch.randn_like(x),
+            "multinomial": torch.multinomial(torch.tensor([1.0, 2, 1]), size[0], replacement=True).float(),
+            "dropout2d": torch.nn.functional.dropout2d(torch.ones(40, 100, 2, 2), 0.3, True).flatten(),
+            "alpha_dropout": torch.nn.functional.alpha_dropout(x.clone().normal_(), 0.2, True),
+            "distribution": torch.distributions.Normal(2.0, 3.0).sample(size),
+            "rrelu": torch.nn.functional.rrelu(-torch.ones(size), 0.1, 0.3, training=True),
+        }
+
+    ours, eager = pando.torch.inference(function)(torch.zeros(size)), function(torch.zeros(size))
+    for name, expected in eager.items():
+        spread = expected.std().item()
+        assert abs(ours[name].mean() - expected.mean()) < 0.12 * spread, name
+        assert abs(ours[name].std() - spread) < 0.12 * spread, name
+
+
+def test_layers_take_the_type_of_their_input():
+    half, single = X.half(), X
+    linear = torch.nn.Linear(4, 3)
+    assert pando.torch.inference(linear)(half).dtype == torch.float16
+    assert pando.torch.inference(linear.half())(single).dtype == torch.float32
 
 
 def test_no_kernel_of_torch_computes():
