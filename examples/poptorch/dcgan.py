@@ -35,15 +35,17 @@ def initialised(network):
 
 
 class Judged(nn.Module):
-    """The discriminator's step: pictures with 1 for real ones, 0 for generated ones."""
+    """The discriminator's step. Real and generated pictures are normalised apart, as the generator's step has them."""
 
     def __init__(self, discriminator):
         super().__init__()
         self.discriminator, self.loss = discriminator, nn.BCEWithLogitsLoss()
 
-    def forward(self, pictures, is_real):
-        scores = self.discriminator(pictures).flatten()
-        return scores, self.loss(scores, is_real)
+    def forward(self, real, generated):
+        real, generated = self.discriminator(real), self.discriminator(generated)
+        loss = self.loss(real, torch.ones_like(real)) + self.loss(generated, torch.zeros_like(generated))
+        # Of several losses the final one must be marked.
+        return torch.cat([real, generated]).flatten(), poptorch.identity_loss(loss, reduction="none")
 
 
 class Forged(nn.Module):
@@ -80,10 +82,9 @@ def main():
     forge = poptorch.trainingModel(Forged(generator, discriminator), forge_options, adam(generator))
 
     batch = 32
-    labels = torch.cat([torch.ones(batch), torch.zeros(batch)])
     pictures = torch.randn(batch, 1, SIZE, SIZE, generator=random)
     for step in range(args.steps):
-        scores, judged = judge(torch.cat([blobs(batch, random), pictures]), labels)
+        scores, judged = judge(blobs(batch, random), pictures)
         judge.copyWeightsToHost()
         if step:
             forge.copyWeightsToDevice()

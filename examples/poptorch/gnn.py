@@ -43,19 +43,19 @@ def graph(random):
     """Features, edges and communities, with a leading dimension of one graph."""
     labels = torch.randint(2, (NODES,), generator=random)
     x = 0.4 * torch.randn(NODES, FEATURES, generator=random)
-    x[:, 0] += 0.2 * (2 * labels - 1)
+    x[:, 0] += 0.3 * (2 * labels - 1)
     candidates = torch.randint(NODES, (2, 8 * EDGES), generator=random)
     same = labels[candidates[0]] == labels[candidates[1]]
     likely = torch.rand(8 * EDGES, generator=random) < torch.where(same, 0.9, 0.1)
-    return x[None], candidates[:, likely][:, :EDGES][None], labels[None]
+    return x[None], candidates[:, likely][:, :EDGES].contiguous()[None], labels[None]
 
 
 def main():
     torch.manual_seed(1)
     random = torch.Generator().manual_seed(2)
     network = Network()
-    training = poptorch.trainingModel(network, poptorch.Options(), poptorch.optim.Adam(network.parameters(), lr=1e-2))
-    for step in range(120):
+    training = poptorch.trainingModel(network, poptorch.Options(), poptorch.optim.Adam(network.parameters(), lr=3e-3))
+    for step in range(200):
         _, loss = training(*graph(random))
         if step % 20 == 0:
             print(f"step {step:3}  loss {float(loss):.4f}")

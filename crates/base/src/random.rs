@@ -38,10 +38,12 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// 64 random bits: the `index`-th output of SplitMix64 (Steele, Lea, Flood 2014) started at a state
 /// that is itself mixed from the seed, so that neighbouring seeds are unrelated.
+#[inline]
 pub fn bits(seed: u64, index: u64) -> u64 {
     mix(mix(seed ^ GOLDEN).wrapping_add(GOLDEN.wrapping_mul(index.wrapping_add(1))))
 }
 
+#[inline]
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -82,9 +82,11 @@ pub enum Work {
         count: u64,
         body: Box<Flat>,
     },
-    /// Operands and results are cut in so many parts along axis 0, each the body's.
+    /// The first `parts` operands, and the results, are cut in so many parts along axis 0, each the body's; the other
+    /// operands are weights.
     Images {
         count: usize,
+        parts: usize,
         body: Box<Flat>,
     },
 }
@@ -214,6 +216,24 @@ impl Flattener<'_> {
 }
 
 impl Flat {
+    /// Moves what depends on constants and these parameters alone to the front: others find it made already, and can
+    /// take it in.
+    pub fn hoist(&mut self, steady: &[usize]) {
+        let mut is_early = vec![false; self.values.len()];
+        steady.iter().for_each(|&param| is_early[self.params[param]] = true);
+        let (mut early, mut late) = (Vec::new(), Vec::new());
+        for node in std::mem::take(&mut self.nodes) {
+            if node.operands.iter().all(|&value| is_early[value]) {
+                node.results.iter().for_each(|&value| is_early[value] = true);
+                early.push(node);
+            } else {
+                late.push(node);
+            }
+        }
+        early.append(&mut late);
+        self.nodes = early;
+    }
+
     fn name_the_nameless(&mut self) {
         let mut next: Arc<str> = "".into();
         for node in self.nodes.iter_mut().rev() {

@@ -332,8 +332,15 @@ impl Model {
         let bindings = self.bindings(shapes)?;
         let bound = if bindings.is_empty() { None } else { Some(bind_dims(&self.module, &bindings)?) };
         let module = bound.as_ref().unwrap_or(&self.module);
-        let flat = flatten(module, self.main, &mut lock(&self.constants), self.options.fuse)?;
-        let flat = if self.options.fuse { images::split(flat, self.pool.threads()) } else { flat };
+        let mut flat = flatten(module, self.main, &mut lock(&self.constants), self.options.fuse)?;
+        if self.options.fuse && !self.state.steady.is_empty() {
+            flat.hoist(&self.state.steady);
+        }
+        let flat = if self.options.fuse {
+            images::split(flat, self.pool.threads(), &self.state.steady)
+        } else {
+            flat
+        };
         let plan = plan::plan(&flat, &self.state, &self.options, &self.pool, &mut lock(&self.packed))?;
         let planned = Arc::new(Planned { plan, frames: Mutex::default() });
         lock(&self.plans).insert(shapes.to_vec(), Arc::clone(&planned));

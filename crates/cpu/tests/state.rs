@@ -180,3 +180,96 @@ fn mistakes_have_messages() {
     let error = model.run_in_place(&mut [&mut wrong], &[Input::from(&x)]).unwrap_err().to_string();
     assert_eq!(error, "state 0 is f32[3], the model has f32[2]");
 }
+
+/// What is made of state alone is made before, so that convolutions take it in as they take constants in.
+#[test]
+fn scales_that_are_state_join_the_convolution() {
+    let text = "func @main(%w: f32[32,16,3,3], %scale: f32[32], %variance: f32[32], %x: f32[2,16,9,9]) -> f32[2,32,9,9] {
+  %y = conv %x, %w padding=[1:1,1:1] : f32[2,32,9,9]
+  %root = sqrt %variance : f32[32]
+  %factor = div %scale, %root : f32[32]
+  %f = broadcast %factor axes=[1] : f32[2,32,9,9]
+  %z = mul %y, %f : f32[2,32,9,9]
+  return %z
+}
+";
+    let sizes: [&[u64]; 4] = [&[32, 16, 3, 3], &[32], &[32], &[2, 16, 9, 9]];
+    let tensor = |(index, sizes): (usize, &&[u64])| {
+        let count: u64 = sizes.iter().product();
+        f32s(sizes, &(0..count).map(|at| ((at * 7 + index as u64) % 5 + 1) as f64).collect::<Vec<f64>>())
+    };
+    let tensors: Vec<Tensor> = sizes.iter().enumerate().map(tensor).collect();
+    let model = compiled(text, 3, &[]);
+    let mut state: Vec<Variable> = tensors[..3].iter().cloned().map(Variable::new).collect();
+    let inputs = [Input::from(&tensors[3])];
+    let (results, steps) =
+        model.profile_in_place(&mut state.iter_mut().collect::<Vec<_>>(), &inputs).unwrap();
+    let expected = run(&parse(text, "test.graph").unwrap(), &tensors, &CompileOptions::default());
+    assert_eq!(results, expected);
+    let kinds: Vec<&str> = steps.iter().map(|step| step.kind).filter(|&kind| kind != "copy").collect();
+    assert_eq!(kinds.len(), 1, "{kinds:?}");
+}
+
+/// A loop writes the rows of a stack where the stack is, and weights that stay the same are not copied.
+#[test]
+fn loops_update_what_they_carry_in_place() {
+    let text = "func @body(%i: i32[], %w: f32[64,64], %x: f32[8,64], %stack: f32[128,8,64]) -> f32[64,64], f32[8,64], f32[128,8,64] {
+  %y = dot %x, %w contract=[1:0] : f32[8,64]
+  %z = tanh %y : f32[8,64]
+  %row = reshape %i : i32[1]
+  %update = reshape %z : f32[1,8,64]
+  %new = scatter %stack, %row, %update axis=0 : f32[128,8,64]
+  return %w, %z, %new
+}
+func @main(%w: f32[64,64], %x: f32[8,64], %stack: f32[128,8,64]) -> f32[128,8,64] {
+  %a, %b, %c = repeat %w, %x, %stack count=128 body=@body : f32[64,64], f32[8,64], f32[128,8,64]
+  return %c
+}
+";
+    let module = parse(text, "test.graph").unwrap();
+    let normal = |seed, sizes: &[u64]| {
+        let data = pando_graph::ConstData::Normal { seed, mean: 0.0, std: 0.1 };
+        data.materialize(DType::F32, &Shape::new(sizes))
+    };
+    let inputs = [normal(1, &[64, 64]), normal(2, &[8, 64]), normal(3, &[128, 8, 64])];
+    let expected = pando_graph::eval(&module, module.main().unwrap(), &inputs).unwrap();
+    for isa in Isa::available() {
+        compare(&run(&module, &inputs, &options(isa, 2, true)), &expected, 1e-5).unwrap();
+    }
+    let model = compile(&module, &CompileOptions::default()).unwrap();
+    let shapes: Vec<Shape> = inputs.iter().map(|tensor| tensor.shape().clone()).collect();
+    let (arena, kept) = model.memory_bytes(&shapes).unwrap();
+    let stack = 128 * 8 * 64 * 4;
+    assert!(arena + kept < stack + stack / 8, "one stack takes {stack} bytes, the plan {arena} and {kept}");
+}
+
+/// Batches go through some images at a time with weights that are state as with constants; what is packed for them
+/// follows the state.
+#[test]
+fn batches_with_weights_that_are_state() {
+    let text = "func @main(%w: f32[32,16,3,3], %v: f32[16,32,1,1], %x: f32[8,16,64,64]) -> f32[8,16,64,64] {
+  %y = conv %x, %w padding=[1:1,1:1] : f32[8,32,64,64]
+  %z = conv %y, %v : f32[8,16,64,64]
+  return %z
+}
+";
+    let whole = |seed: usize, sizes: &[u64]| {
+        let count: u64 = sizes.iter().product();
+        f32s(sizes, &(0..count).map(|at| ((at as usize * seed) % 7) as f64 - 3.0).collect::<Vec<f64>>())
+    };
+    let x = whole(5, &[8, 16, 64, 64]);
+    let options = CompileOptions { threads: 2, ..CompileOptions::default() };
+    let module = parse(text, "test.graph").unwrap();
+    let model = compile_stateful(module.clone(), 2, &[], &options).unwrap();
+    let mut state = [whole(3, &[32, 16, 3, 3]), whole(2, &[16, 32, 1, 1])].map(Variable::new);
+    for change in [11, 13, 0] {
+        if change > 0 {
+            *state[0].tensor_mut() = whole(change, &[32, 16, 3, 3]);
+        }
+        let inputs = [state[0].tensor().clone(), state[1].tensor().clone(), x.clone()];
+        let (results, steps) =
+            model.profile_in_place(&mut state.iter_mut().collect::<Vec<_>>(), &[Input::from(&x)]).unwrap();
+        assert_eq!(results, run(&module, &inputs, &options));
+        assert!(steps.iter().any(|step| step.kind == "images"));
+    }
+}

@@ -92,6 +92,9 @@ fn dots_that_are_copied_first() {
         check_dot(1, [1024, 100, 5], [true, false], true, isa);
         check_dot(1, [60, 100, 1024], [false, true], false, isa);
         check_dot(1, [60, 1024, 70], [false, false], false, isa);
+        // Transposed left sides go by several tiles, rows in blocks.
+        check_dot(1, [500, 100, 20], [true, false], false, isa);
+        check_dot(2, [61, 80, 800], [true, true], false, isa);
     }
 }
 

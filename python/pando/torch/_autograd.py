@@ -36,8 +36,10 @@ def forward_only(training: bool):
     def apply(cls, *args, **kwargs):
         if training and cls not in warned:
             warned.add(cls)
-            warnings.warn(f"the backward pass of {cls.__name__} is not used: gradients are those of its forward pass",
-                          stacklevel=2)
+            warnings.warn(
+                f"the backward pass of {cls.__name__} is not used: gradients are those of its forward pass",
+                stacklevel=2,
+            )
         if cls.setup_context is not _SingleLevelFunction.setup_context:
             return cls.forward(*args, **kwargs)
         return cls.forward(Context(len(args)), *args, **kwargs)

@@ -111,6 +111,7 @@ class Captured:
         return self.emitter.native.finish([value.id for value in results], [value.id for value in params])
 
 
+@torch.inference_mode(False)
 def capture(
     function: torch.nn.Module | Callable,
     args: Sequence[Any] = (),
@@ -155,9 +156,7 @@ def capture(
     fakes = [fake for fake in fakes if isinstance(fake, torch.Tensor)]
     for one, fake in zip(inputs, fakes):
         one.written = _written(capture.tracked(fake), one.value)
-    return Captured(
-        capture.emitter, state, inputs, outputs, output_spec, input_spec, capture.regions, capture.marks
-    )
+    return Captured(capture.emitter, state, inputs, outputs, output_spec, input_spec, capture.regions, capture.marks)
 
 
 def _run(capture: Capture, function: Callable, args, kwargs):

@@ -32,8 +32,14 @@ def for_loop(capture: Capture, count: int, body: Callable, inputs: Sequence[torc
     return [capture.wrap(value, tensor.dtype, needs_grad, "loop") for value, tensor in zip(ends, inputs)]
 
 
-def cond(capture: Capture, condition: torch.Tensor, then_body: Callable, then_inputs: Sequence[torch.Tensor],
-         else_body: Callable, else_inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def cond(
+    capture: Capture,
+    condition: torch.Tensor,
+    then_body: Callable,
+    then_inputs: Sequence[torch.Tensor],
+    else_body: Callable,
+    else_inputs: Sequence[torch.Tensor],
+) -> list[torch.Tensor]:
     """The results of one body or the other, by a bool of one element."""
     g = capture.emitter
     inputs = [*then_inputs, *else_inputs]
@@ -65,12 +71,19 @@ def cond(capture: Capture, condition: torch.Tensor, then_body: Callable, then_in
         raise Error(f"the bodies of a condition give {types[0]} and {types[1]}; both must give the same")
     flag = capture.value(condition).to("bool").reshape(())
     values = g.ops(f"if then=@{names[0]} else=@{names[1]}", [flag, *carried, *outer])
-    return [capture.wrap(value, TORCH_TYPES[dtype], torch.is_grad_enabled(), "cond") for value, dtype in
-            zip(values, dtypes)]
+    return [
+        capture.wrap(value, TORCH_TYPES[dtype], torch.is_grad_enabled(), "cond") for value, dtype in zip(values, dtypes)
+    ]
 
 
-def _body(capture: Capture, body: Callable, carried: Sequence[Value], inputs, part: slice = slice(None),
-          outer: Sequence[Value] = ()) -> list[Value]:
+def _body(
+    capture: Capture,
+    body: Callable,
+    carried: Sequence[Value],
+    inputs,
+    part: slice = slice(None),
+    outer: Sequence[Value] = (),
+) -> list[Value]:
     """Runs a body on parameters of the function that has begun; it sees those of `part`."""
     g = capture.emitter
     params = [g.param(f"carried.{at}", value.dtype, value.shape) for at, value in enumerate(carried)]

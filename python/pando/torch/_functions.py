@@ -92,8 +92,6 @@ def whole(*functions):
     return add
 
 
-
-
 @whole(F.dropout)
 def dropout(capture, input, p=0.5, training=True, inplace=False):
     """Elements that stay are scaled; one draw decides for each."""
@@ -116,8 +114,7 @@ def needs_grad(capture, *tensors) -> bool:
 
 
 @whole(F.scaled_dot_product_attention)
-def attention(capture, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
-              enable_gqa=False):
+def attention(capture, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     """softmax(scale · QKᵀ + mask) V, in the form that engines compute as one step."""
     tensors = [query, key, value, *([attn_mask] if attn_mask is not None else [])]
     operands = [operand(capture, tensor) for tensor in tensors]
@@ -147,8 +144,9 @@ def attention(capture, query, key, value, attn_mask=None, dropout_p=0.0, is_caus
 
 def _lengths_as_tensors(log_probs, targets, input_lengths, target_lengths, *args, **kwargs):
     """With lists of lengths torch would read the targets."""
-    lengths = [one if isinstance(one, torch.Tensor) else torch.tensor(list(one)) for one in
-               (input_lengths, target_lengths)]
+    lengths = [
+        one if isinstance(one, torch.Tensor) else torch.tensor(list(one)) for one in (input_lengths, target_lengths)
+    ]
     return (log_probs, targets, *lengths, *args), kwargs
 
 

@@ -65,14 +65,23 @@ class Program:
         self.changed = [one for one in self.inputs if one.written is not None]
         outputs = [*(one.value for one in captured.tensors), *(one.written for one in self.changed)]
         written = captured.written_state
-        compiled = captured.finish([*(one.written for one in written), *outputs],
-                                   [one.value for one in [*self.state, *self.inputs]])
-        program = ("run", compiled, [one.name for one in self.state], [one.name for one in written],
-                   [f"input.{at}" for at in range(len(self.inputs))], [f"output.{at}" for at in range(len(outputs))])
+        compiled = captured.finish(
+            [*(one.written for one in written), *outputs], [one.value for one in [*self.state, *self.inputs]]
+        )
+        program = (
+            "run",
+            compiled,
+            [one.name for one in self.state],
+            [one.name for one in written],
+            [f"input.{at}" for at in range(len(self.inputs))],
+            [f"output.{at}" for at in range(len(outputs))],
+        )
         tensors = [initial(one) for one in self.state]
         arrays = [memory(tensor) for tensor in tensors]
-        places = [(one.name, location(array, graph_type(tensor.dtype)))
-                  for one, array, tensor in zip(self.state, arrays, tensors)]
+        places = [
+            (one.name, location(array, graph_type(tensor.dtype)))
+            for one, array, tensor in zip(self.state, arrays, tensors)
+        ]
         self.session = _pando.Session([program], places, threads, precision)
         self.seen = [version(one.tensor) for one in self.state]
 

@@ -129,8 +129,14 @@ def capture_views() -> dict:
     return VIEWS
 
 
-@special("_assert_async", "_assert_async.msg", "_assert_tensor_metadata", "_functional_assert_async.msg",
-         "record_stream", "_debug_has_internal_overlap")
+@special(
+    "_assert_async",
+    "_assert_async.msg",
+    "_assert_tensor_metadata",
+    "_functional_assert_async.msg",
+    "record_stream",
+    "_debug_has_internal_overlap",
+)
 def _nothing(capture, func, args, kwargs):
     """Checks of values are left out."""
     return None

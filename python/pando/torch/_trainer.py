@@ -25,8 +25,19 @@ _RULES = {
 }
 
 #: Settings that rules share with torch's groups.
-_SETTINGS = ("lr", "momentum", "dampening", "weight_decay", "nesterov", "eps", "amsgrad", "alpha", "centered", "rho",
-             "lr_decay")
+_SETTINGS = (
+    "lr",
+    "momentum",
+    "dampening",
+    "weight_decay",
+    "nesterov",
+    "eps",
+    "amsgrad",
+    "alpha",
+    "centered",
+    "rho",
+    "lr_decay",
+)
 
 #: Those that a rule leaves out of its program where they are 0.
 _OPTIONAL = ("momentum", "dampening", "weight_decay", "lr_decay")
@@ -94,8 +105,12 @@ class Trainer:
         if loss is None:
             raise Error("the module returns no loss: one number that depends on weights")
         trained = {id(state.tensor): state for state in captured.state if state.needs_grad}
-        weights = [(number, trained[id(parameter)]) for number, group in enumerate(self.optimizer.param_groups)
-                   for parameter in group["params"] if id(parameter) in trained]
+        weights = [
+            (number, trained[id(parameter)])
+            for number, group in enumerate(self.optimizer.param_groups)
+            for parameter in group["params"]
+            if id(parameter) in trained
+        ]
         seed = g.full(loss.dtype, loss.shape, 1)
         found = _pando.gradients(g.native, [loss.id], [seed.id], [state.value.id for _, state in weights])
         self._optimizers = [self._described(group) for group in self.optimizer.param_groups]

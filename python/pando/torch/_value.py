@@ -50,40 +50,95 @@ class Value:
 
     # Arithmetic.
 
-    def __add__(self, other): return self.emitter.binary("add", self, other)
-    def __radd__(self, other): return self.emitter.binary("add", other, self)
-    def __sub__(self, other): return self.emitter.binary("sub", self, other)
-    def __rsub__(self, other): return self.emitter.binary("sub", other, self)
-    def __mul__(self, other): return self.emitter.binary("mul", self, other)
-    def __rmul__(self, other): return self.emitter.binary("mul", other, self)
-    def __truediv__(self, other): return self.emitter.binary("div", self, other)
-    def __rtruediv__(self, other): return self.emitter.binary("div", other, self)
-    def __mod__(self, other): return self.emitter.binary("rem", self, other)
-    def __pow__(self, other): return self.emitter.binary("pow", self, other)
-    def __rpow__(self, other): return self.emitter.binary("pow", other, self)
-    def __and__(self, other): return self.emitter.binary("and", self, other)
-    def __or__(self, other): return self.emitter.binary("or", self, other)
-    def __xor__(self, other): return self.emitter.binary("xor", self, other)
-    def __neg__(self): return self.unary("neg")
+    def __add__(self, other):
+        return self.emitter.binary("add", self, other)
 
-    def maximum(self, other): return self.emitter.binary("max", self, other)
-    def minimum(self, other): return self.emitter.binary("min", self, other)
-    def eq(self, other): return self.emitter.binary("eq", self, other)
-    def ne(self, other): return self.emitter.binary("ne", self, other)
-    def lt(self, other): return self.emitter.binary("lt", self, other)
-    def le(self, other): return self.emitter.binary("le", self, other)
-    def gt(self, other): return self.emitter.binary("gt", self, other)
-    def ge(self, other): return self.emitter.binary("ge", self, other)
+    def __radd__(self, other):
+        return self.emitter.binary("add", other, self)
+
+    def __sub__(self, other):
+        return self.emitter.binary("sub", self, other)
+
+    def __rsub__(self, other):
+        return self.emitter.binary("sub", other, self)
+
+    def __mul__(self, other):
+        return self.emitter.binary("mul", self, other)
+
+    def __rmul__(self, other):
+        return self.emitter.binary("mul", other, self)
+
+    def __truediv__(self, other):
+        return self.emitter.binary("div", self, other)
+
+    def __rtruediv__(self, other):
+        return self.emitter.binary("div", other, self)
+
+    def __mod__(self, other):
+        return self.emitter.binary("rem", self, other)
+
+    def __pow__(self, other):
+        return self.emitter.binary("pow", self, other)
+
+    def __rpow__(self, other):
+        return self.emitter.binary("pow", other, self)
+
+    def __and__(self, other):
+        return self.emitter.binary("and", self, other)
+
+    def __or__(self, other):
+        return self.emitter.binary("or", self, other)
+
+    def __xor__(self, other):
+        return self.emitter.binary("xor", self, other)
+
+    def __neg__(self):
+        return self.unary("neg")
+
+    def maximum(self, other):
+        return self.emitter.binary("max", self, other)
+
+    def minimum(self, other):
+        return self.emitter.binary("min", self, other)
+
+    def eq(self, other):
+        return self.emitter.binary("eq", self, other)
+
+    def ne(self, other):
+        return self.emitter.binary("ne", self, other)
+
+    def lt(self, other):
+        return self.emitter.binary("lt", self, other)
+
+    def le(self, other):
+        return self.emitter.binary("le", self, other)
+
+    def gt(self, other):
+        return self.emitter.binary("gt", self, other)
+
+    def ge(self, other):
+        return self.emitter.binary("ge", self, other)
 
     def unary(self, func: str) -> Value:
         return self.emitter.op(func, [self])
 
-    def exp(self): return self.unary("exp")
-    def log(self): return self.unary("log")
-    def sqrt(self): return self.unary("sqrt")
-    def abs(self): return self.unary("abs")
-    def tanh(self): return self.unary("tanh")
-    def logical_not(self): return self.to("bool").unary("not")
+    def exp(self):
+        return self.unary("exp")
+
+    def log(self):
+        return self.unary("log")
+
+    def sqrt(self):
+        return self.unary("sqrt")
+
+    def abs(self):
+        return self.unary("abs")
+
+    def tanh(self):
+        return self.unary("tanh")
+
+    def logical_not(self):
+        return self.to("bool").unary("not")
 
     def select(self, on_true, on_false) -> Value:
         """`on_true` where this bool holds; numbers take the other operand's type."""
@@ -179,7 +234,8 @@ class Value:
         kept = tuple(1 if axis in axes else size for axis, size in enumerate(self.shape))
         return reduced.reshape(kept) if keep else reduced
 
-    def sum(self, axes, keep=False): return self.reduce("sum", axes, keep)
+    def sum(self, axes, keep=False):
+        return self.reduce("sum", axes, keep)
 
     def mean(self, axes: Sequence[int], keep: bool = False) -> Value:
         count = math.prod(self.shape[axis % self.rank] for axis in axes)

@@ -18,7 +18,17 @@ SEQUENCE = randn(7, 3, 5)
 MODULES = {
     "linear": (nn.Linear(4, 6), (X,)),
     "mlp": (nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.LayerNorm(8), nn.Linear(8, 2), nn.Softmax(-1)), (X,)),
-    "conv": (nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(128, 3)), (IMAGE,)),
+    "conv": (
+        nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(128, 3),
+        ),
+        (IMAGE,),
+    ),
     "batch_norm1d": (nn.BatchNorm1d(3), (SIGNAL,)),
     "batch_norm3d": (nn.BatchNorm3d(3, momentum=0.3), (VOLUME,)),
     "instance_norm": (nn.InstanceNorm2d(3, affine=True, track_running_stats=True), (IMAGE,)),
@@ -160,7 +170,12 @@ def test_doubles_are_floats():
 
 def test_random_numbers():
     def function(x):
-        return torch.rand(1000), torch.randn(1000), torch.nn.functional.dropout(torch.ones(1000), 0.3), torch.randperm(9)
+        return (
+            torch.rand(1000),
+            torch.randn(1000),
+            torch.nn.functional.dropout(torch.ones(1000), 0.3),
+            torch.randperm(9),
+        )
 
     ours = pando.torch.inference(function)
     first, second = ours(X), ours(X)
@@ -168,8 +183,18 @@ def test_random_numbers():
     uniform, normal, dropped, permutation = first
     assert 0 <= uniform.min() and uniform.max() < 1 and abs(uniform.mean() - 0.5) < 0.05
     assert abs(normal.mean()) < 0.15 and abs(normal.std() - 1) < 0.1
-    assert set(dropped.tolist()) == {0.0, torch.tensor(1 / 0.7).item()} and abs((dropped == 0).float().mean() - 0.3) < 0.06
+    assert (
+        set(dropped.tolist()) == {0.0, torch.tensor(1 / 0.7).item()} and abs((dropped == 0).float().mean() - 0.3) < 0.06
+    )
     assert sorted(permutation.tolist()) == list(range(9))
+
+
+def test_modes_of_the_caller_do_not_matter():
+    module, inputs = MODULES["conv"]
+    module = copy.deepcopy(module).eval()
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            assert_same(pando.torch.inference(module)(*inputs), module(*inputs), factor=3)
 
 
 def test_weights_may_change():

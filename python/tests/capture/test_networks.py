@@ -56,8 +56,9 @@ class Steps(torch.nn.Module):
     def forward(self, x, flag):
         capture = pando.torch.current()
         x, total = pando.torch.for_loop(
-            capture, 3, lambda x, total: (self.layer(x).tanh(), total + x.sum()), [x, torch.zeros(())])
-        y, = pando.torch.cond(capture, flag, lambda x: x * total, [x], lambda x: self.layer(x), [x])
+            capture, 3, lambda x, total: (self.layer(x).tanh(), total + x.sum()), [x, torch.zeros(())]
+        )
+        (y,) = pando.torch.cond(capture, flag, lambda x: x * total, [x], lambda x: self.layer(x), [x])
         return x, total, y
 
     def eager(self, x, flag):
@@ -105,6 +106,7 @@ def test_values_carry_the_names_of_modules():
             return self.body["first"](x) + 1
 
     captured = pando.torch.capture(Model(), [X], training=False)
-    text = captured.finish([captured.tensors[0].value],
-                           [one.value for one in [*captured.state, *captured.inputs]]).text()
+    text = captured.finish(
+        [captured.tensors[0].value], [one.value for one in [*captured.state, *captured.inputs]]
+    ).text()
     assert "%body.first.weight: f32[4,4]" in text and "%body.first.addmm" in text and "%x: f32[3,4]" in text

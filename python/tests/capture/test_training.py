@@ -57,15 +57,18 @@ def gradients(module, *args):
     tensors.append(torch.tensor([1, 2], dtype=torch.int64).to(torch.uint32))
     arrays = [memory(tensor) for tensor in tensors]
     computed = iter(compiled.run([location(a, graph_type(t.dtype)) for a, t in zip(arrays, tensors)]))
-    return {one.name: None if id is None else from_native(next(computed), one.tensor.dtype)
-            for one, id in zip(wanted, found)}
+    return {
+        one.name: None if id is None else from_native(next(computed), one.tensor.dtype)
+        for one, id in zip(wanted, found)
+    }
 
 
 #: Drawn anew by every call, or not differentiable in torch either.
 WITHOUT = {"activation/rrelu", "layout/bitcast"}
 CASES = [
     pytest.param(function, tensors, id=f"{family}/{name}")
-    for family, all in cases.ALL.items() for name, function, tensors in all
+    for family, all in cases.ALL.items()
+    for name, function, tensors in all
     if any(t.is_floating_point() for t in tensors) and f"{family}/{name}" not in WITHOUT
 ]
 
@@ -97,7 +100,9 @@ def test_module_gradient(name):
 
         def forward(self, *args):
             result = torch.utils._pytree.tree_leaves(self.inner(*args))
-            return sum((leaf * leaf * 0.5 + leaf).sum() for leaf in result if leaf is not None and leaf.is_floating_point())
+            return sum(
+                (leaf * leaf * 0.5 + leaf).sum() for leaf in result if leaf is not None and leaf.is_floating_point()
+            )
 
     loss = Loss()
     eager = copy.deepcopy(loss)
@@ -131,7 +136,8 @@ class Classifier(nn.Module):
         super().__init__()
         torch.manual_seed(3)
         self.body = nn.Sequential(
-            nn.Conv2d(3, 6, 3, bias=False), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten(), nn.Linear(252, 4))
+            nn.Conv2d(3, 6, 3, bias=False), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten(), nn.Linear(252, 4)
+        )
         self.frozen = nn.Parameter(torch.ones(4), requires_grad=False)
 
     def forward(self, image, target):

@@ -1,8 +1,9 @@
 //! Training steps over the graph's builder, weights drawn from seeds.
 
-use pando_base::{BinaryFn, DType, ReduceFn, Result, Shape, Tensor};
+use pando_base::{BinaryFn, CompareFn, DType, ReduceFn, Result, Shape, Tensor};
 use pando_graph::{
-    Builder, ConstData, Conv, Dot, FuncId, Module, Op, ReduceWindow, Slice, TensorType, ValueId, known_dims,
+    Builder, ConstData, Conv, Distribution, Dot, FuncId, Module, Op, ReduceWindow, Slice, TensorType,
+    ValueId, known_dims,
 };
 
 /// A program whose first parameters are state, replaced by its last results; the first result is the loss.
@@ -13,8 +14,15 @@ pub struct Training {
     pub aliases: Vec<(usize, usize)>,
 }
 
-pub const MODELS: [(&str, fn() -> Training); 3] =
-    [("resnet50-b16", resnet50), ("bert-base-b8", bert_base), ("lstm-2x512", lstm)];
+/// Names, and what makes them.
+pub type Models = [(&'static str, fn() -> Training); 4];
+
+pub const MODELS: Models = [
+    ("resnet50-b16", resnet50),
+    ("bert-base-b8", || bert_base(0.0)),
+    ("bert-dropout-b8", || bert_base(0.1)),
+    ("lstm-2x512", lstm),
+];
 
 #[derive(Clone, Copy)]
 enum Optimizer {
@@ -37,9 +45,29 @@ struct Net {
     weights: Vec<Tensor>,
     params: Vec<ValueId>,
     next: usize,
+    /// The seed of random numbers, the probability with which elements are dropped, and how often that was.
+    noise: Option<(ValueId, f64)>,
+    drops: u64,
 }
 
 impl Net {
+    /// Drops elements where the network says so.
+    fn dropout(&mut self, x: ValueId) -> Result<ValueId> {
+        let Some((seed, probability)) = self.noise else { return Ok(x) };
+        self.drops += 1;
+        let b = &mut self.b;
+        let number = b.constant(Tensor::from_ints(DType::U32, [2], &[self.drops.into(), 0]));
+        let seed = b.binary(BinaryFn::Xor, seed, number)?;
+        let dims = b.ty(x).dims.clone();
+        let random = Op::Random { distribution: Distribution::Uniform, dtype: DType::F32, dims };
+        let noise = b.op(random, &[seed])?;
+        let limit = b.splat_like(noise, probability)?;
+        let kept = b.compare(CompareFn::Ge, noise, limit)?;
+        let scaled = b.binary_scalar(BinaryFn::Mul, x, 1.0 / (1.0 - probability))?;
+        let zeros = b.splat_like(x, 0.0)?;
+        b.select(kept, scaled, zeros)
+    }
+
     fn weight(&mut self, sizes: &[u64], mean: f64, std: f64) -> ValueId {
         let seed = self.next as u64 + 1;
         self.next += 1;
@@ -92,13 +120,15 @@ fn training(
         let types = inputs.iter().map(|input| TensorType::new(input.dtype(), input.shape().iter().copied()));
         types.map(|ty| b.param("", ty)).collect()
     };
-    let mut net = Net { b: Builder::new(), weights: Vec::new(), params: Vec::new(), next: 0 };
+    let mut net =
+        Net { b: Builder::new(), weights: Vec::new(), params: Vec::new(), next: 0, noise: None, drops: 0 };
     net.b.begin("main");
     let args = declare(&mut net.b);
     loss(&mut net, &args).expect("the network is valid");
     let weights = net.weights;
 
-    let mut net = Net { b: Builder::new(), weights: Vec::new(), params: Vec::new(), next: 0 };
+    let mut net =
+        Net { b: Builder::new(), weights: Vec::new(), params: Vec::new(), next: 0, noise: None, drops: 0 };
     net.b.begin("main");
     net.params = weights.iter().map(|weight| net.b.param("", ty(weight.shape()))).collect();
     let slots = match optimizer {
@@ -214,12 +244,14 @@ fn resnet50() -> Training {
     })
 }
 
-fn bert_base() -> Training {
+fn bert_base(dropped: f64) -> Training {
     let (batch, sequence, hidden, heads) = (8, 128, 768, 12);
     let ids: Vec<i128> = (0..batch * sequence).map(|at| i128::from(at * 7919 % 30522)).collect();
     let ids = Tensor::from_ints(DType::I32, [batch, sequence], &ids);
-    let inputs = vec![ids, one_hot(batch, 2)];
+    let seed = Tensor::from_ints(DType::U32, [2], &[7, 0]);
+    let inputs = vec![ids, one_hot(batch, 2), seed];
     training(inputs, Optimizer::AdamW, |n, args| {
+        n.noise = (dropped > 0.0).then_some((args[2], dropped));
         let words = n.weight(&[30522, hidden], 0.0, 0.02);
         let positions = n.weight(&[512, hidden], 0.0, 0.02);
         let words = n.b.gather(words, args[0], 0)?;
@@ -227,7 +259,8 @@ fn bert_base() -> Training {
         let positions = n.b.slice(positions, slice)?;
         let positions = n.b.broadcast_trailing(positions, n.b.ty(words).dims.clone())?;
         let x = n.b.add(words, positions)?;
-        let mut x = n.layer_norm(x)?;
+        let x = n.layer_norm(x)?;
+        let mut x = n.dropout(x)?;
         for _ in 0..12 {
             x = bert_layer(n, x, [batch, sequence, heads, hidden / heads])?;
         }
@@ -253,15 +286,18 @@ fn bert_layer(n: &mut Net, x: ValueId, sizes: [u64; 4]) -> Result<ValueId> {
     let scores = n.b.matmul(parts[0], keys)?;
     let scores = n.b.binary_scalar(BinaryFn::Mul, scores, (size as f64).powf(-0.5))?;
     let weights = n.b.softmax(scores, 3)?;
+    let weights = n.dropout(weights)?;
     let mixed = n.b.matmul(weights, parts[2])?;
     let mixed = n.b.transpose(mixed, &[0, 2, 1, 3])?;
     let mixed = n.b.reshape(mixed, [batch, sequence, heads * size])?;
     let attended = n.linear(mixed, heads * size)?;
+    let attended = n.dropout(attended)?;
     let x = n.b.add(x, attended)?;
     let x = n.layer_norm(x)?;
     let wide = n.linear(x, 4 * heads * size)?;
     let wide = n.b.gelu(wide)?;
     let narrow = n.linear(wide, heads * size)?;
+    let narrow = n.dropout(narrow)?;
     let sum = n.b.add(x, narrow)?;
     n.layer_norm(sum)
 }

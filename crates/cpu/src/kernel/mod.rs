@@ -11,6 +11,7 @@ pub mod lanes;
 pub mod math;
 pub mod norm;
 pub mod number;
+pub mod random;
 pub mod rows;
 pub mod smooth;
 pub mod winograd;

@@ -8,18 +8,13 @@ use crate::flat::{FlatNode, FlatType, ValueIndex, Work};
 use crate::kernel::conv::{Tap, tiles};
 use crate::kernel::elementwise;
 use crate::kernel::finish::pass_loop;
-use crate::kernel::kernel_gradient::tiles as gradient_tiles;
 use crate::kernel::lanes::LANES;
-use crate::kernel::norm;
 use crate::kernel::winograd::transforms;
 use crate::recognise::{Activation, Composite};
 use crate::step::Kind;
 use crate::step::conv::finish::{FinishSpec, Pass, PerChannel};
-use crate::step::conv::kernel_gradient::{self, KernelGradient};
-use crate::step::conv::norm::{Norm, What};
 use crate::step::conv::pack::Packing as Pack;
 use crate::step::conv::pool::Pool;
-use crate::step::conv::pool_gradient::PoolGradient;
 use crate::step::conv::shuffle::Shuffle;
 use crate::step::conv::stage::Stage;
 use crate::step::conv::winograd::{self, Winograd, suits};
@@ -123,57 +118,6 @@ impl Planner<'_> {
             epilogue: None,
         });
         self.emit_conv(kind, [kernel, x], node.results[0]);
-    }
-
-    pub(super) fn kernel_gradient(&mut self, conv: &BlockedConv, node: &FlatNode) -> View {
-        let inputs: Vec<View> = self.operands(node).into_iter().map(|view| self.dense(view)).collect();
-        let input = match (conv.is_depthwise(), conv.blocked_input) {
-            (true, _) => Input::Depthwise,
-            (_, true) => Input::Blocked,
-            (_, false) => Input::Plain,
-        };
-        let [_, outputs, rows, columns] = conv.to;
-        let mut stage = stage(conv, input);
-        let task_rows = (kernel_gradient::CHUNK_PIXELS / columns.max(1)).clamp(1, rows.max(1));
-        if stage.copies {
-            stage.plane[0] = stage.plane[0] - stage.task_rows + task_rows;
-        }
-        stage.task_rows = task_rows;
-        let taps = window_taps(conv, &stage, (0, 0, 1)).iter().map(|tap| tap.offset).collect();
-        let kind = Kind::KernelGradient(KernelGradient {
-            images: conv.to[0],
-            outputs,
-            inputs: conv.from[1] / conv.conv.groups.max(1) as usize,
-            groups: conv.conv.groups as usize,
-            rows,
-            columns,
-            input,
-            stage,
-            taps,
-            tiles: gradient_tiles(self.options.isa),
-            multiply_adds: conv.multiply_adds(),
-        });
-        let sizes = self.flat.values[node.results[0]].sizes.clone();
-        self.emit(kind, inputs, DType::F32, &sizes)
-    }
-
-    pub(super) fn pool_gradient(&mut self, window: &ReduceWindow, node: &FlatNode) -> View {
-        let inputs: Vec<View> = self.operands(node).into_iter().map(|view| self.dense(view)).collect();
-        let of_maxima = FlatType { dtype: DType::F32, sizes: inputs[1].sizes.clone() };
-        let pool = self.window_pool(window, &inputs[0], &of_maxima).expect("a maximum over pixels");
-        let sizes = inputs[0].sizes.clone();
-        self.emit(Kind::PoolGradient(PoolGradient(pool)), inputs, DType::F32, &sizes)
-    }
-
-    pub(super) fn norm(&mut self, what: What, node: &FlatNode) -> Vec<View> {
-        let inputs: Vec<View> = self.operands(node).into_iter().map(|view| self.dense(view)).collect();
-        let sizes = &inputs[0].sizes;
-        let (images, blocks, pixels) = (sizes[0], sizes[1], sizes[2] * sizes[3]);
-        let norm = Norm { what, loops: norm::loops(self.options.isa), images, blocks, pixels };
-        let scratch = norm.scratch_elements();
-        let scratch = (scratch > 0).then(|| self.scratch(scratch * 4));
-        // The kernels' order: x, gradient, channels.
-        self.emit_several(Kind::Norm(norm), inputs, node, scratch)
     }
 
     fn winograd(&mut self, conv: &BlockedConv, kernel: View) -> (Kind, View) {
@@ -420,7 +364,7 @@ fn packing(conv: &BlockedConv, input: Input, blocks: usize) -> Pack {
     }
 }
 
-fn stage(conv: &BlockedConv, input: Input) -> Stage {
+pub(super) fn stage(conv: &BlockedConv, input: Input) -> Stage {
     let [_, channels, height, width] = conv.from;
     let [from, to] = [[height, width], [conv.to[2], conv.to[3]]];
     let low = [conv.conv.padding[0].0, conv.conv.padding[1].0];
@@ -470,7 +414,11 @@ fn phases(conv: &BlockedConv, strides: [usize; 2]) -> Vec<[usize; 2]> {
 }
 
 /// The window over some lanes of one plane: block, first lane, lanes.
-fn window_taps(conv: &BlockedConv, stage: &Stage, (block, first, lanes): (usize, usize, usize)) -> Vec<Tap> {
+pub(super) fn window_taps(
+    conv: &BlockedConv,
+    stage: &Stage,
+    (block, first, lanes): (usize, usize, usize),
+) -> Vec<Tap> {
     let columns = offsets(conv, 1);
     let rows = offsets(conv, 0).into_iter();
     let places = rows.flat_map(|y| columns.iter().map(move |&x| [y, x]));

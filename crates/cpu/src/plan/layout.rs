@@ -10,7 +10,7 @@
 //! Before: any flat function. After: one with the same results, bit for bit but for the order of sums
 //! inside a convolution, a pool or a reduction; all of a choice that depends on shapes alone. Cost: linear.
 
-use super::phases::{PhaseAxis, Phases, phases};
+use super::phases::phases;
 use crate::constants::Constant;
 use crate::flat::{Flat, FlatNode, FlatType, ValueIndex, Work};
 use crate::kernel::lanes::LANES;
@@ -87,7 +87,7 @@ fn f32_image(ty: &FlatType) -> Option<[usize; 4]> {
     image(ty).filter(|_| ty.dtype == DType::F32)
 }
 
-fn blocked_sizes([images, channels, height, width]: [usize; 4]) -> Sizes {
+pub(super) fn blocked_sizes([images, channels, height, width]: [usize; 4]) -> Sizes {
     Sizes::from_slice(&[images, channels.div_ceil(LANES), height, width, LANES])
 }
 
@@ -271,49 +271,6 @@ impl Layout {
         }
     }
 
-    /// A convolution for each phase that has taps, and their pixels in turn.
-    fn phases(&mut self, node: &FlatNode, of: &Phases) {
-        let (x, kernel) = (self.in_blocks(node.operands[0]), self.plain(node.operands[1]));
-        let (mut operands, mut phases) = (Vec::new(), Vec::new());
-        for y in &of.axes[0] {
-            for x_axis in &of.axes[1] {
-                let axes = [y, x_axis];
-                if axes.iter().any(|axis| axis.taps == 0 || axis.size == 0) {
-                    phases.push(None);
-                    continue;
-                }
-                phases.push(Some(operands.len()));
-                let kernel = self.phase_kernel(kernel, axes, of.strides);
-                let mut conv = of.conv.clone();
-                for axis in 0..2 {
-                    conv.conv.padding[axis] = axes[axis].padding;
-                    conv.window[axis] = axes[axis].taps;
-                    conv.to[axis + 2] = axes[axis].size;
-                }
-                let sizes = blocked_sizes(conv.to);
-                operands.push(self.push(
-                    Work::BlockedConv(Box::new(conv)),
-                    vec![x, kernel],
-                    DType::F32,
-                    sizes,
-                ));
-            }
-        }
-        let work = Work::Interleave { strides: of.strides, phases };
-        self.done(node, work, operands);
-    }
-
-    fn phase_kernel(&mut self, kernel: ValueIndex, axes: [&PhaseAxis; 2], strides: [usize; 2]) -> ValueIndex {
-        let mut sizes = self.new.values[kernel].sizes.to_vec();
-        let mut slice = Slice { begin: vec![0; 4], end: dims(&sizes), step: vec![1; 4] };
-        for axis in 0..2 {
-            slice.begin[axis + 2] = axes[axis].first as u64;
-            slice.step[axis + 2] = strides[axis] as u64;
-            sizes[axis + 2] = axes[axis].taps;
-        }
-        self.op(Op::Slice(slice), kernel, &sizes)
-    }
-
     fn kernel_gradient(&mut self, node: &FlatNode, conv: &BlockedConv) {
         let &[x, gradient] = node.operands.as_slice() else { unreachable!("of an input and a gradient") };
         let mut conv = conv.clone();
@@ -383,7 +340,7 @@ impl Layout {
     }
 
     /// The result of a node on blocks.
-    fn done(&mut self, node: &FlatNode, work: Work, operands: Vec<ValueIndex>) {
+    pub(super) fn done(&mut self, node: &FlatNode, work: Work, operands: Vec<ValueIndex>) {
         let result = node.results[0];
         let (dtype, sizes) = (self.old.values[result].dtype, self.sizes_in_blocks(result));
         self.blocks[result] = Some(self.push(work, operands, dtype, sizes));

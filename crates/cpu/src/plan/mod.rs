@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 mod attention;
+mod backward;
 mod blocked;
 pub mod check;
 mod conv;

@@ -1,10 +1,10 @@
 //! Convolutions that stride over their output (input dilation), as the gradients of strided ones do: the pixels of
 //! each phase of the strides see other taps, and are a convolution of their own.
 
-use super::layout::BlockedConv;
-use crate::flat::{Flat, FlatNode, Work};
+use super::layout::{BlockedConv, Layout, blocked_sizes, dims};
+use crate::flat::{Flat, FlatNode, ValueIndex, Work};
 use pando_base::DType;
-use pando_graph::{Conv, Op};
+use pando_graph::{Conv, Op, Slice};
 
 /// The taps of one phase, along one axis.
 #[derive(Clone, Copy)]
@@ -66,4 +66,49 @@ pub fn phases(flat: &Flat, node: &FlatNode) -> Option<Phases> {
     let conv = BlockedConv { conv: dense, from, to, window: [kernel[2], kernel[3]], blocked_input: true };
     let depthwise = conv.is_depthwise();
     (conv.is_worthy() && !depthwise).then(|| Phases { strides, axes: [axis(0), axis(1)], conv })
+}
+
+impl Layout {
+    /// A convolution for each phase that has taps, and their pixels in turn.
+    pub(super) fn phases(&mut self, node: &FlatNode, of: &Phases) {
+        let (x, kernel) = (self.in_blocks(node.operands[0]), self.plain(node.operands[1]));
+        let (mut operands, mut phases) = (Vec::new(), Vec::new());
+        for y in &of.axes[0] {
+            for x_axis in &of.axes[1] {
+                let axes = [y, x_axis];
+                if axes.iter().any(|axis| axis.taps == 0 || axis.size == 0) {
+                    phases.push(None);
+                    continue;
+                }
+                phases.push(Some(operands.len()));
+                let kernel = self.phase_kernel(kernel, axes, of.strides);
+                let mut conv = of.conv.clone();
+                for (axis, phase) in axes.iter().enumerate() {
+                    conv.conv.padding[axis] = phase.padding;
+                    conv.window[axis] = phase.taps;
+                    conv.to[axis + 2] = phase.size;
+                }
+                let sizes = blocked_sizes(conv.to);
+                operands.push(self.push(
+                    Work::BlockedConv(Box::new(conv)),
+                    vec![x, kernel],
+                    DType::F32,
+                    sizes,
+                ));
+            }
+        }
+        let work = Work::Interleave { strides: of.strides, phases };
+        self.done(node, work, operands);
+    }
+
+    fn phase_kernel(&mut self, kernel: ValueIndex, axes: [&PhaseAxis; 2], strides: [usize; 2]) -> ValueIndex {
+        let mut sizes = self.new.values[kernel].sizes.to_vec();
+        let mut slice = Slice { begin: vec![0; 4], end: dims(&sizes), step: vec![1; 4] };
+        for axis in 0..2 {
+            slice.begin[axis + 2] = axes[axis].first as u64;
+            slice.step[axis + 2] = strides[axis] as u64;
+            sizes[axis + 2] = axes[axis].taps;
+        }
+        self.op(Op::Slice(slice), kernel, &sizes)
+    }
 }

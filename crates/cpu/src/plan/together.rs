@@ -8,7 +8,7 @@ use crate::step::{Kind, Step};
 use crate::view::{BufferId, View};
 
 /// Smaller results are in the cache anyway.
-const LEAST_BYTES: usize = 256 << 10;
+const LEAST_BYTES: usize = 64 << 10;
 
 /// `replaces`: the parameter that a buffer lies over.
 pub(super) fn together(steps: Vec<Step>, replaces: &dyn Fn(BufferId) -> Option<BufferId>) -> Vec<Step> {

@@ -31,7 +31,7 @@ pub enum Movement {
 }
 
 /// Fewer bytes are not worth a second thread.
-const ALONE_BYTES: usize = 64 << 10;
+const ALONE_BYTES: usize = 24 << 10;
 
 impl Movement {
     pub fn name(&self) -> &'static str {
@@ -160,23 +160,31 @@ fn concat(axis: usize, step: &Step, run: &Run) {
     let outer: usize = to.sizes[..axis].iter().product();
     let inner: usize = to.sizes[axis + 1..].iter().product();
     let stride = to.sizes[axis] * inner;
-    let mut begin = 0;
-    for from in &step.inputs {
-        let length = from.sizes[axis] * inner;
-        let (sizes, strides) = collapse(&from.sizes, &from.strides);
-        let memory = run.memory;
-        let parts = parts(from.num_bytes(), run).min(outer.max(1));
-        run.pool.run(if length == 0 { 0 } else { parts }, &|part| {
-            for block in part * outer / parts..(part + 1) * outer / parts {
-                let target = memory.address(to).wrapping_add((block * stride + begin) * size);
-                // SAFETY: the block lies inside the operand; blocks are disjoint parts of the output.
-                unsafe {
-                    gather(memory.address(from), &sizes, &strides, size, block * length, length, target);
+    let memory = run.memory;
+    // Of operands that lie one after the other, too.
+    let pieces = if outer == 1 { run.pool.threads() } else { 1 };
+    let parts = parts(to.num_bytes(), run).min(outer * pieces);
+    run.pool.run(if to.num_elements() == 0 { 0 } else { parts }, &|part| {
+        let mut begin = 0;
+        for from in &step.inputs {
+            let length = from.sizes[axis] * inner;
+            let (sizes, strides) = collapse(&from.sizes, &from.strides);
+            for task in part * outer * pieces / parts..(part + 1) * outer * pieces / parts {
+                let (block, piece) = (task / pieces, task % pieces);
+                let first = piece * length / pieces;
+                let count = (piece + 1) * length / pieces - first;
+                let target = memory.address(to).wrapping_add((block * stride + begin + first) * size);
+                let source = block * length + first;
+                if count > 0 {
+                    // SAFETY: the piece lies inside the operand; pieces are disjoint parts of the output.
+                    unsafe {
+                        gather(memory.address(from), &sizes, &strides, size, source, count, target);
+                    }
                 }
             }
-        });
-        begin += length;
-    }
+            begin += length;
+        }
+    });
 }
 
 fn pad(from: &View, to: &View, step: &Step, run: &Run) {
@@ -254,16 +262,20 @@ fn gather_rows(outer: usize, rows: usize, row: usize, step: &Step, run: &Run) {
     let (from, index_bytes) = unsafe { (memory.bytes(data), memory.bytes(indices)) };
     let count = indices.num_elements();
     let row_bytes = row * data.dtype.size_bytes() as usize;
-    let tasks = outer * count;
+    // A few long rows are cut.
+    let pieces = if outer * count < run.pool.threads() { run.pool.threads() } else { 1 };
+    let tasks = outer * count * pieces;
     let parts = parts(output.num_bytes(), run).min(tasks.max(1));
     run.pool.run(parts, &|part| {
         for task in part * tasks / parts..(part + 1) * tasks / parts {
-            let (block, position) = (task / count, task % count);
+            let (row, piece) = (task / pieces, task % pieces);
+            let (block, position) = (row / count, row % count);
             let index = read_index(indices.dtype, index_bytes, position).clamp(0, rows as i128 - 1) as usize;
-            let source = &from[(block * rows + index) * row_bytes..][..row_bytes];
-            let target = memory.address(output).wrapping_add(task * row_bytes);
-            // SAFETY: each task writes its own row of the output.
-            unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), target, row_bytes) };
+            let (begin, end) = (piece * row_bytes / pieces, (piece + 1) * row_bytes / pieces);
+            let source = &from[(block * rows + index) * row_bytes..][begin..end];
+            let target = memory.address(output).wrapping_add(row * row_bytes + begin);
+            // SAFETY: each task writes its own part of a row of the output.
+            unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), target, source.len()) };
         }
     });
 }

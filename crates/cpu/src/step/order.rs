@@ -6,8 +6,10 @@
 use super::Step;
 use super::movement::{copy, read_index};
 use crate::exec::Run;
+use crate::isa::Isa;
 use crate::kernel::elementwise::with_type;
 use crate::kernel::number::Reduced;
+use crate::kernel::random::uniform_loop;
 use pando_base::{DType, ReduceFn};
 use pando_graph::{Distribution, random};
 use std::cell::RefCell;
@@ -27,7 +29,7 @@ pub enum Order {
         row: usize,
         combine: Option<ReduceFn>,
     },
-    Random(Distribution),
+    Random(Distribution, Isa),
 }
 
 impl Order {
@@ -35,7 +37,7 @@ impl Order {
         match self {
             Order::Sort { .. } => "sort",
             Order::Scatter { .. } => "scatter",
-            Order::Random(_) => "random",
+            Order::Random(..) => "random",
         }
     }
 }
@@ -57,7 +59,7 @@ pub fn run(order: &Order, step: &Step, run: &mut Run) {
             }, else unreachable!("8-bit floats go to the evaluator"));
         }
         Order::Scatter { .. } => scatter(order, step, run),
-        Order::Random(distribution) => fill_random(distribution, step, run),
+        Order::Random(distribution, isa) => fill_random(distribution, isa, step, run),
     }
 }
 
@@ -113,7 +115,7 @@ thread_local! {
 }
 
 /// Fewer bytes are not worth a second thread.
-const ALONE_BYTES: usize = 64 << 10;
+const ALONE_BYTES: usize = 24 << 10;
 /// Shorter rows are cheaper to combine all together than to sort by their targets.
 const WORTHY_ROW: usize = 8;
 
@@ -225,7 +227,7 @@ fn combine_floats(
     });
 }
 
-fn fill_random(distribution: Distribution, step: &Step, run: &Run) {
+fn fill_random(distribution: Distribution, isa: Isa, step: &Step, run: &Run) {
     let (memory, output) = (run.memory, &step.outputs[0]);
     // SAFETY: the seed is dense, and nothing writes it while this step runs.
     let seed = unsafe { memory.bytes(&step.inputs[0]) };
@@ -234,7 +236,16 @@ fn fill_random(distribution: Distribution, step: &Step, run: &Run) {
     let size = dtype.size_bytes() as usize;
     let parts = if count < 4096 { 1 } else { run.pool.threads() * 4 };
     run.pool.run(parts, &|part| {
-        for position in part * count / parts..(part + 1) * count / parts {
+        let (begin, end) = (part * count / parts, (part + 1) * count / parts);
+        if dtype == DType::F32 && distribution == Distribution::Uniform {
+            let target = memory.address(output).cast::<f32>().wrapping_add(begin);
+            // SAFETY: each element is written by one task; the level is one the processor has.
+            unsafe {
+                let numbers = std::slice::from_raw_parts_mut(target, end - begin);
+                return uniform_loop(isa)(seed, begin as u64, numbers);
+            }
+        }
+        for position in begin..end {
             let target = memory.address(output).wrapping_add(position * size);
             // SAFETY: each element is written by one task.
             let bytes = unsafe { std::slice::from_raw_parts_mut(target, size) };

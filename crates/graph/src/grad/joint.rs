@@ -1,9 +1,9 @@
 //! A loop's body joined with its gradients, and what of it is worth keeping from the forward loop for the backward
 //! one.
 
-use super::later::{self, Term};
+use super::later::{Body, Term};
 use crate::builder::{Builder, Map};
-use crate::module::{Func, FuncId, Node, NodeId, ValueDef, ValueId};
+use crate::module::{Func, FuncId, Module, Node, NodeId, ValueDef, ValueId};
 use crate::op::Op;
 use pando_base::{BinaryFn, IdSet, Result, UnaryFn};
 use smallvec::SmallVec;
@@ -36,7 +36,13 @@ pub(super) struct Kept {
 impl Joint {
     /// `active` and `given` grow until they hold for every iteration: a value that depends on an active one becomes
     /// active in the next one, and what such a value needs gets a gradient in the one before.
-    pub(super) fn new(b: &mut Builder, body: FuncId, wanted: &[bool], mut given: Vec<bool>) -> Result<Joint> {
+    pub(super) fn new(
+        b: &mut Builder,
+        body: FuncId,
+        count: u64,
+        wanted: &[bool],
+        mut given: Vec<bool>,
+    ) -> Result<Joint> {
         let source = b.module().funcs[body].clone();
         let mut active = wanted.to_vec();
         loop {
@@ -47,7 +53,8 @@ impl Joint {
                 let carried: Vec<usize> = (0..active.len()).filter(|&position| given[position]).collect();
                 let seeds = func.params[func.params.len() - carried.len()..].to_vec();
                 let func = Func { results: gradients, ..func };
-                return Ok(Joint { func, carried, seeds, later: vec![], outputs }.with_later_sums());
+                let joint = Joint { func, carried, seeds, later: vec![], outputs };
+                return Ok(joint.with_later_sums(count, b.module()));
             }
         }
     }
@@ -96,11 +103,12 @@ impl Joint {
     }
 
     /// Takes out of the loop what can wait until after it.
-    fn with_later_sums(mut self) -> Joint {
+    fn with_later_sums(mut self, count: u64, module: &Module) -> Joint {
         let (mut carried, mut seeds, mut results) = (Vec::new(), Vec::new(), Vec::new());
         for (index, position) in std::mem::take(&mut self.carried).into_iter().enumerate() {
             let (seed, mut result) = (self.seeds[index], self.func.results[index]);
-            if let Some((terms, rest)) = later::split(&self.func, result, seed)
+            let body = Body { func: &self.func, count, module };
+            if let Some((terms, rest)) = body.split(result, seed)
                 && !terms.iter().flat_map(|term| &term.factors).any(|&factor| self.is_same(factor))
             {
                 self.later.push((position, terms));

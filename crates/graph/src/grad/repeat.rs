@@ -13,7 +13,7 @@ use pando_base::{DType, Result, SideTable};
 
 pub(super) fn repeat(b: &mut Builder, at: &Visit, count: u64, body: FuncId) -> Result<Gradients> {
     let given: Vec<bool> = at.results.iter().map(Option::is_some).collect();
-    let joint = Joint::new(b, body, &at.wanted, given)?;
+    let joint = Joint::new(b, body, count, &at.wanted, given)?;
     let kept = joint.kept();
     let name = b.module().funcs[body].name.clone();
     let loops = Loops { joint, kept, count, name };

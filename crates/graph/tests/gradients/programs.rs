@@ -216,5 +216,38 @@ fn lstm() {
     assert!(results.starts_with("return "), "{results}");
     let body = LSTM.lines("step.grad").join("\n");
     assert_eq!(body.matches("dot %").count(), 1, "{body}");
+    // Nothing is added up: the inputs' gradients are rows.
+    assert_eq!(body.matches("combine=sum").count(), 0, "{body}");
     assert_eq!(body.matches("tanh").count() + body.matches("@sigmoid %").count(), 0, "{body}");
+}
+
+/// Reads its input from the end: the gradient's rows come in the other order.
+const REVERSED: Model = Model {
+    params: &[("x", &[5, 2, 3]), ("u", &[3, 3]), ("h", &[2, 3])],
+    output: |b, p| {
+        b.begin("step");
+        let i = b.param("i", TensorType::scalar(DType::I32));
+        let (h, x) = (b.param("h", f32s(&[2, 3])), b.param("x", f32s(&[5, 2, 3])));
+        let u = b.param("u", f32s(&[3, 3]));
+        let last = b.scalar(DType::I32, 4.0);
+        let row = b.sub(last, i).and_then(|place| b.gather(x, place, 0))?;
+        let recurrent = b.matmul(h, u)?;
+        let sum = b.add(row, recurrent)?;
+        let h = b.tanh(sum)?;
+        let body = b.end(&[h, x, u]);
+        let results = b.insert(Op::Repeat { count: 5, body }, &[p[2], p[0], p[1]])?;
+        b.neg(results[0])
+    },
+};
+
+#[test]
+fn reversed() {
+    REVERSED.check();
+    let main = REVERSED.lines("main");
+    assert!(
+        main.iter().any(|line| line.contains("reverse %") && line.ends_with("axes=[0] : f32[5,2,3]")),
+        "{main:#?}"
+    );
+    let body = REVERSED.lines("step.grad").join("\n");
+    assert_eq!(body.matches("combine=sum").count(), 0, "{body}");
 }

@@ -8,8 +8,18 @@ from .._value import Value
 from ._table import op
 
 
-@op("zeros", "zeros_like", "new_zeros", "zero", "empty.memory_format", "empty_like", "new_empty", "empty_strided",
-    "new_empty_strided", "empty_permuted")
+@op(
+    "zeros",
+    "zeros_like",
+    "new_zeros",
+    "zero",
+    "empty.memory_format",
+    "empty_like",
+    "new_empty",
+    "empty_strided",
+    "new_empty_strided",
+    "empty_permuted",
+)
 def zeros(c, *_, **__):
     return c.full(0)
 

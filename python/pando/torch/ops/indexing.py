@@ -40,10 +40,9 @@ def scatter_along(x: Value, axis: int, index: Value, updates: Value, combine: st
 
 def _rows_of(c, index: Value, axis: int, updates_shape, x: Value) -> Value | None:
     """The vector that an index repeats along all other axes, if it does, and covers all of them."""
-    fake = next((fake for fake in c.args if getattr(fake, "dtype", None) is not None and fake.dim() == index.rank
-                 and tuple(fake.shape) == index.shape and not fake.is_floating_point() and fake is not c.args[0]), None)
-    if fake is None or index.rank < 2:
-        return index if index.rank == 1 and x.rank == 1 else None
+    if index.rank < 2:
+        return index if x.rank == 1 else None
+    fake = c.args[2]  # as in gather(x, axis, index)
     others = [other for other in range(index.rank) if other != axis]
     repeats = all(fake.stride(other) == 0 or index.shape[other] == 1 for other in others)
     covers = all(index.shape[other] == x.shape[other] == updates_shape[other] for other in others)
@@ -56,7 +55,9 @@ def _rows_of(c, index: Value, axis: int, updates_shape, x: Value) -> Value | Non
 
 @op("gather")
 def gather(c, x, axis, index, *, sparse_grad=False):
-    return gather_along(x, axis_of(axis, x.rank), index)
+    axis = axis_of(axis, x.rank)
+    rows = _rows_of(c, index, axis, index.shape, x)
+    return gather_along(x, axis, index) if rows is None else x.gather(rows, axis)
 
 
 @op("index_select")
@@ -85,8 +86,18 @@ def embedding(c, weight, indices, padding_idx=-1, scale_grad_by_freq=False, spar
 
 
 @op("_embedding_bag", "_embedding_bag_forward_only")
-def embedding_bag(c, weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False,
-                  per_sample_weights=None, include_last_offset=False, padding_idx=-1):
+def embedding_bag(
+    c,
+    weight,
+    indices,
+    offsets,
+    scale_grad_by_freq=False,
+    mode=0,
+    sparse=False,
+    per_sample_weights=None,
+    include_last_offset=False,
+    padding_idx=-1,
+):
     """Modes: sum, mean, max. Bags are runs of indices that begin at the offsets."""
     count, bags = indices.shape[0], c.out.shape[0]
     offsets = offsets.slice(0, 0, bags).to("i64")

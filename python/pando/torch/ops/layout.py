@@ -22,8 +22,7 @@ def stack(c, parts, axis=0):
     return c.g.concat([part.to(c.out.dtype).unsqueeze(axis) for part in parts], axis)
 
 
-@op("_unsafe_view", "view_copy", "reshape_copy", "_reshape_copy", "squeeze_copy", "unsqueeze_copy",
-    "squeeze_copy.dim")
+@op("_unsafe_view", "view_copy", "reshape_copy", "_reshape_copy", "squeeze_copy", "unsqueeze_copy", "squeeze_copy.dim")
 def reshape(c, x, *_, **__):
     return x.reshape(c.out.shape)
 
@@ -129,8 +128,7 @@ def im2col(c, x, kernel, dilation, padding, stride):
     batched = x if x.rank == 4 else x.unsqueeze(0)
     batched = batched.pad([0, 0, *padding], [0, 0, *padding])
     rows, columns = (
-        _window_indices(size, k, d, s)
-        for size, k, d, s in zip(batched.shape[2:], kernel, dilation, stride)
+        _window_indices(size, k, d, s) for size, k, d, s in zip(batched.shape[2:], kernel, dilation, stride)
     )
     patches = batched.gather(c.g.constant(rows), 2)  # N C kh oh W
     patches = patches.gather(c.g.constant(columns), 4)  # N C kh oh kw ow

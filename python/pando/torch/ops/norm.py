@@ -56,8 +56,13 @@ def group_norm(c, x, weight, bias, batch, channels, area, groups, eps):
     return [_affine(normal, weight, bias).to(dtype), None, None]
 
 
-@special("native_batch_norm", "cudnn_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update",
-         "_native_batch_norm_legit.no_stats")
+@special(
+    "native_batch_norm",
+    "cudnn_batch_norm",
+    "_native_batch_norm_legit",
+    "_batch_norm_with_update",
+    "_native_batch_norm_legit.no_stats",
+)
 def batch_norm(capture, func, args, kwargs):
     """Running statistics are changed in place, which the schema does not always say."""
     names = [argument.name for argument in func._schema.arguments]

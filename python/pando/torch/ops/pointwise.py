@@ -137,10 +137,34 @@ def erfinv(c, x):
     """Giles's single-precision polynomials (2010), then one step of Newton's method."""
     w = -((1.0 - x) * (1.0 + x)).log()
     near, far = w - 2.5, w.maximum(5.0).sqrt() - 3.0
-    below = _polynomial(near, (2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
-                               -0.00125372503, -0.00417768164, 0.246640727, 1.50140941))
-    above = _polynomial(far, (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
-                              -0.0076224613, 0.00943887047, 1.00167406, 2.83297682))
+    below = _polynomial(
+        near,
+        (
+            2.81022636e-08,
+            3.43273939e-07,
+            -3.5233877e-06,
+            -4.39150654e-06,
+            0.00021858087,
+            -0.00125372503,
+            -0.00417768164,
+            0.246640727,
+            1.50140941,
+        ),
+    )
+    above = _polynomial(
+        far,
+        (
+            -0.000200214257,
+            0.000100950558,
+            0.00134934322,
+            -0.00367342844,
+            0.00573950773,
+            -0.0076224613,
+            0.00943887047,
+            1.00167406,
+            2.83297682,
+        ),
+    )
     guess = w.lt(5.0).select(below, above) * x
     slope = (-(guess * guess)).exp() * (2 / math.sqrt(math.pi))
     better = guess - (guess.unary("erf") - x) / slope
@@ -393,8 +417,7 @@ def shift_left(c, x, y):
     return c.g.binary("shl", x, y)
 
 
-@arithmetic("bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar", "__rshift__.Scalar",
-            "__rshift__.Tensor")
+@arithmetic("bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar", "__rshift__.Scalar", "__rshift__.Tensor")
 def shift_right(c, x, y):
     return c.g.binary("shr", x, y)
 
@@ -430,5 +453,3 @@ def nan_to_num(c, x, nan=None, posinf=None, neginf=None):
     x = x.ne(x).select(0.0 if nan is None else nan, x)
     x = x.eq(math.inf).select(largest if posinf is None else posinf, x)
     return x.eq(-math.inf).select(-largest if neginf is None else neginf, x)
-
-

@@ -30,8 +30,15 @@ def _windows(c, x: Value, func: str, kernel, stride, padding, dilation=1) -> Val
     )
 
 
-@op("max_pool2d_with_indices", "max_pool3d_with_indices", "max_pool1d", "max_pool2d", "max_pool3d",
-    "max_pool1d_with_indices", "_max_pool1d_cpu_forward")
+@op(
+    "max_pool2d_with_indices",
+    "max_pool3d_with_indices",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
+    "max_pool1d_with_indices",
+    "_max_pool1d_cpu_forward",
+)
 def max_pool(c, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
     rank = _spatial_rank(c)
     kernel = spread(kernel, rank)
@@ -77,8 +84,7 @@ def _outer(c, counts: list[np.ndarray], dtype: str):
     return c.g.constant(product.astype(np.float32))
 
 
-@op("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d",
-    "adaptive_avg_pool3d")
+@op("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
 def adaptive_avg_pool(c, x, size):
     rank = _spatial_rank(c)
     dtype = x.dtype

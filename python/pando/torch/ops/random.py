@@ -97,11 +97,23 @@ def _integers(c, low: int, high: int) -> Value:
 @op("random", "random.to", "random.from")
 def random_(c, x, *bounds, generator=None):
     """All integers that the type holds exactly, unless told."""
-    most = {"f32": 1 << 24, "f16": 1 << 11, "bf16": 1 << 8, "bool": 2, "u8": 1 << 8, "i8": 1 << 7,
-            "i16": 1 << 15, "i32": 1 << 31, "i64": (1 << 63) - 1}[c.out.dtype]
+    most = {
+        "f32": 1 << 24,
+        "f16": 1 << 11,
+        "bf16": 1 << 8,
+        "bool": 2,
+        "u8": 1 << 8,
+        "i8": 1 << 7,
+        "i16": 1 << 15,
+        "i32": 1 << 31,
+        "i64": (1 << 63) - 1,
+    }[c.out.dtype]
     bounds = [bound for bound in bounds if bound is not None]
-    low, high = (0, most) if not bounds else (0, bounds[0]) if c.func._overloadname == "to" else (
-        bounds[0], bounds[1] if len(bounds) > 1 else most)
+    low, high = (
+        (0, most)
+        if not bounds
+        else (0, bounds[0]) if c.func._overloadname == "to" else (bounds[0], bounds[1] if len(bounds) > 1 else most)
+    )
     return _integers(c, low, high)
 
 

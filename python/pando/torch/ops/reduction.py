@@ -86,8 +86,20 @@ def _correction(args, correction) -> float:
     return 1.0 if correction is None else float(correction)
 
 
-@wide("var", "var.dim", "var.correction", "var_mean", "var_mean.dim", "var_mean.correction",
-      "std", "std.dim", "std.correction", "std_mean", "std_mean.dim", "std_mean.correction")
+@wide(
+    "var",
+    "var.dim",
+    "var.correction",
+    "var_mean",
+    "var_mean.dim",
+    "var_mean.correction",
+    "std",
+    "std.dim",
+    "std.correction",
+    "std_mean",
+    "std_mean.dim",
+    "std_mean.correction",
+)
 def variance(c, x, *args, correction=None, keepdim=False, unbiased=True):
     args = list(args)
     axes = None

@@ -27,9 +27,17 @@ def _factors(c, args, rank: int) -> list:
     return [factor if isinstance(factor, float) else None for factor in given] if len(given) == rank else [None] * rank
 
 
-@op("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d",
-    "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "upsample_nearest1d.vec", "upsample_nearest2d.vec",
-    "upsample_nearest3d.vec")
+@op(
+    "upsample_nearest1d",
+    "upsample_nearest2d",
+    "upsample_nearest3d",
+    "_upsample_nearest_exact1d",
+    "_upsample_nearest_exact2d",
+    "_upsample_nearest_exact3d",
+    "upsample_nearest1d.vec",
+    "upsample_nearest2d.vec",
+    "upsample_nearest3d.vec",
+)
 def nearest(c, x, size, *args):
     rank = x.rank - 2
     middle = 0.5 if "exact" in c.func._opname else 0.0
@@ -52,9 +60,20 @@ def _repeated(x: Value, axis: int, count: int) -> Value:
     return x.broadcast(shape, axes).reshape(*x.shape[:axis], x.shape[axis] * count, *x.shape[axis + 1 :])
 
 
-@op("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d",
-    "upsample_linear1d.vec", "upsample_bilinear2d.vec", "upsample_trilinear3d.vec", "upsample_bicubic2d.vec",
-    "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "_upsample_bilinear2d_aa.vec", "_upsample_bicubic2d_aa.vec")
+@op(
+    "upsample_linear1d",
+    "upsample_bilinear2d",
+    "upsample_trilinear3d",
+    "upsample_bicubic2d",
+    "upsample_linear1d.vec",
+    "upsample_bilinear2d.vec",
+    "upsample_trilinear3d.vec",
+    "upsample_bicubic2d.vec",
+    "_upsample_bilinear2d_aa",
+    "_upsample_bicubic2d_aa",
+    "_upsample_bilinear2d_aa.vec",
+    "_upsample_bicubic2d_aa.vec",
+)
 def smooth(c, x, size, align, *args):
     dtype = x.dtype
     x = x.to("f32") if dtype in HALVES else x
@@ -102,5 +121,3 @@ def _blurred(old: int, new: int, scale: float, cubic: bool) -> np.ndarray:
         weight = _cubic(distance, -0.5) if cubic else np.maximum(1 - distance, 0)
         weights[begin:end, position] = weight / weight.sum()
     return weights
-
-

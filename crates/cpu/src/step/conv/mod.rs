@@ -242,13 +242,19 @@ impl Task<'_> {
         self.epilogue(piece, block, done, reached.max(done));
     }
 
+    /// Whether a later piece writes other lanes of the same block: what follows waits for it.
+    fn shares_with_later(&self, piece: &Piece) -> bool {
+        self.pieces.iter().any(|later| later.block == piece.block && later.group > piece.group)
+    }
+
     fn finish(&self, piece: &Piece, at: usize) -> Finish {
         self.conv.finish.finish(self.step, self.memory, self.image, piece.block, at)
     }
 
     /// What follows for pixels `begin..end` of the blocks from `block` pixels on.
     fn epilogue(&self, piece: &Piece, block: usize, begin: usize, end: usize) {
-        if self.conv.epilogue.is_none() && self.conv.finish.activation.is_none() {
+        let nothing = self.conv.epilogue.is_none() && self.conv.finish.activation.is_none();
+        if nothing || self.shares_with_later(piece) {
             return;
         }
         for index in 0..piece.blocks {
