@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
+from .._pando import Error
 from ._recurrent import recurrent
 from ._types import graph_type
 from ._value import Value
@@ -148,6 +149,13 @@ def _lengths_as_tensors(log_probs, targets, input_lengths, target_lengths, *args
         one if isinstance(one, torch.Tensor) else torch.tensor(list(one)) for one in (input_lengths, target_lengths)
     ]
     return (log_probs, targets, *lengths, *args), kwargs
+
+
+@whole(F.one_hot)
+def one_hot(capture, tensor, num_classes=-1):
+    if num_classes == -1:
+        raise Error("OneHot num classes must be specified and must be constant.")
+    return NotImplemented
 
 
 #: Functions that get other arguments.
