@@ -110,7 +110,8 @@ class PoplarExecutor:
 
     def _input(self, name, tensor):
         if tensor.requires_grad:
-            self._warn_once("grad", f"Input tensor {name} has requires_grad=True: it is detached, and gets no gradient")
+            self._warn_once("grad", "Input tensor has requires_grad=True set. This tensor will be detached because backward "
+                                    "pass via inputs is not supported.")
             tensor = tensor.detach()
         if not tensor.is_contiguous():
             self._warn_once("contiguous", f"Input tensor {name} is not contiguous: a contiguous copy is used")

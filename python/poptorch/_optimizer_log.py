@@ -9,10 +9,10 @@ _NAMES = {
 
 def lines(description):
     """One line for the whole optimizer, one a group."""
-    text = [f"graph optimizer with {description.title}, " + ", ".join(_graph(description))]
+    text = [f"Updating graph optimizer with {description.title}, " + ", ".join(_graph(description))]
     for number, values in enumerate(description.logged_groups):
         parts = [_entry(name, value, description.constants) for name, value in values.items()]
-        text.append(f"group {number} optimizer with {description.title}, " + ", ".join(parts) + ",")
+        text.append(f"Updating group {number} optimizer with {description.title}, " + ", ".join(parts) + ",")
     return text
 
 

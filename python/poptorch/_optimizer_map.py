@@ -55,7 +55,6 @@ class Description:
 
 def describe(optimizer):
     """The description, or an Error for an optimizer that has no compiled update."""
-    optim.warn_about_custom_step(optimizer)
     for cls, title, function in _KINDS:
         if isinstance(optimizer, cls):
             break
@@ -105,7 +104,10 @@ def _constants(optimizer, names):
     allowed = [name for name in (*names, "loss_scaling", "max_grad_norm") if name != "lr"]
     if attributes is not None:
         known = attributes._allowed_attributes
-        return {name for name in allowed if name not in known or attributes.isConstant(name)}
+        constant = {name for name in allowed if name not in known or attributes.isConstant(name)}
+        if "velocity_scaling" not in known and "loss_scaling" not in constant:
+            constant.discard("velocity_scaling")  # follows the loss
+        return constant
     defaults = _defaults_of(type(optimizer))
     given = {name for name in allowed if name in optimizer.defaults and optimizer.defaults[name] != defaults.get(name)}
     return set(allowed) - given

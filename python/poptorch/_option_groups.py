@@ -34,7 +34,6 @@ class _TrainingOptions(OptionValues):
             auto_loss_scaling=False,
             convolution_dithering=False,
         )
-        self._strategy_is_chosen = False
 
     def gradientAccumulation(self, gradient_accumulation):
         """How many micro-batches make one weight update."""
@@ -53,7 +52,6 @@ class _TrainingOptions(OptionValues):
         """When a mean divides: at every micro-batch (Running) or at the end."""
         name = "meanAccumulationAndReplicationReductionStrategy"
         self.set(**{name: member(name, strategy, enums.MeanReductionStrategy)})
-        self._strategy_is_chosen = True
         return self
 
     def setAutomaticLossScaling(self, enabled):

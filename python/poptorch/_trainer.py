@@ -9,6 +9,7 @@ from ._errors import createPoptorchError
 from ._logging import core, logger
 from ._optimizer_map import AttributeWatch, describe
 from ._training import TrainingPrograms, hyper_name, optimizers
+from .optim import warn_about_custom_step
 from .enums import ConnectionType, MeanReductionStrategy, ReductionType
 
 # Names on the device of the state that PyTorch calls ...
@@ -25,6 +26,7 @@ class Trainer:
     def __init__(self, executor, optimizer):
         self._executor = executor
         self._optimizer = optimizer
+        warn_about_custom_step(optimizer)
         self._description = describe(optimizer)
         self._watch = AttributeWatch(optimizer, executor.options.relax_optimizer_checks)
         self._programs = None
@@ -35,11 +37,11 @@ class Trainer:
         self._choose_strategy(executor.options)
 
     def _choose_strategy(self, options):
-        """float16 accumulators keep a running mean, unless the user has chosen."""
+        """float16 accumulators keep a running mean: a sum would overflow."""
         training = options.Training
         is_mean = training.accumulation_and_replication_reduction_type is ReductionType.Mean
         combined = getattr(self._optimizer, "use_combined_accum", False)
-        if is_mean and not training._strategy_is_chosen and self._description.accum_type == "f16" and not combined:
+        if is_mean and self._description.accum_type == "f16" and not combined:
             training._unfreeze()
             training.setMeanAccumulationAndReplicationReductionStrategy(MeanReductionStrategy.Running)
             training._freeze()
@@ -97,6 +99,8 @@ class Trainer:
         if self._programs is None:
             self._description = new
             return
+        if new.accum_type != self._description.accum_type:
+            raise ValueError("accum_type decides the compiled program, and the model is already compiled")
         if new.program() != self._description.program():
             raise createPoptorchError(
                 f"The {new.title} optimizer differs from the compiled {self._description.title} in more than its "

@@ -169,6 +169,20 @@ class AdamW(_AdamBase, torch.optim.AdamW):
         self._set_up_adam(given, loss_scaling, accum_type, first_order_momentum_accum_type,
                           second_order_momentum_accum_type, max_grad_norm)
 
+    @torch.no_grad()
+    def step(self, closure=None):
+        """One update of CPU parameters from their `.grad`; PyTorch has none without bias correction."""
+        if self.bias_correction:
+            return super().step(closure)
+        loss = closure() if closure is not None else None
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    _, _, first, second = _moments(parameter, self.state[parameter], group["betas"])
+                    parameter.mul_(1 - group["lr"] * group["weight_decay"])
+                    parameter.addcdiv_(first, second.sqrt().add_(group["eps"]), value=-group["lr"])
+        return loss
+
 
 class RMSprop(Optimizer, torch.optim.RMSprop):
     """RMSprop; `use_tf_variant` adds epsilon under the root and starts the mean square at one."""
@@ -235,13 +249,19 @@ def _check_lamb(values):
         raise ValueError(f"The betas of LAMB must be at least 0 and below 1, not {values['betas']}")
 
 
-def _lamb_update(parameter, state, group, bias_correction):
-    beta1, beta2 = group["betas"]
+def _moments(parameter, state, betas):
+    """Both betas and both moments after one more gradient."""
+    beta1, beta2 = betas
     if not state:
         state.update(step=0, exp_avg=torch.zeros_like(parameter), exp_avg_sq=torch.zeros_like(parameter))
     state["step"] += 1
     first = state["exp_avg"].mul_(beta1).add_(parameter.grad, alpha=1 - beta1)
     second = state["exp_avg_sq"].mul_(beta2).addcmul_(parameter.grad, parameter.grad, value=1 - beta2)
+    return beta1, beta2, first, second
+
+
+def _lamb_update(parameter, state, group, bias_correction):
+    beta1, beta2, first, second = _moments(parameter, state, group["betas"])
     if bias_correction:
         first = first / (1 - beta1 ** state["step"])
         second = second / (1 - beta2 ** state["step"])
@@ -257,6 +277,6 @@ def _lamb_update(parameter, state, group, bias_correction):
 def warn_about_custom_step(optimizer):
     """A subclass's own `step` would be ignored: say so."""
     known = (SGD, Adam, AdamW, RMSprop, LAMB, torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop)
-    cls = type(optimizer)
-    if cls not in known and "step" in cls.__dict__:
-        logger.warning("The step() of %s is not used: weights are updated by the compiled program", cls.__name__)
+    if type(optimizer) not in known:
+        logger.warning("Poptorch does not run Python optimizer code directly: what %s adds to its base has no effect",
+                       type(optimizer).__name__)

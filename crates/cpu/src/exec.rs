@@ -185,6 +185,8 @@ pub struct Run<'a> {
     pub plan: &'a Plan,
     children: &'a mut [Frame],
     timing: Option<&'a mut Timing>,
+    /// Of the state that has been prepared.
+    versions: &'a [u64],
 }
 
 impl Run<'_> {
@@ -196,11 +198,28 @@ impl Run<'_> {
 
     /// Says where a child plan's parameters are, and makes what it prepares of those that stay the same.
     pub fn bind_child(&mut self, index: usize, inputs: &[View]) -> Result<()> {
+        self.point_child(index, inputs);
         let plan = &self.plan.children[index];
+        prepare(plan, &plan.prepared, &mut self.children[index], self.pool)
+    }
+
+    /// Says where a child plan's parameters are.
+    pub fn point_child(&mut self, index: usize, inputs: &[View]) {
         let memory = self.memory;
-        let frame = &mut self.children[index];
-        frame.bind(plan, inputs.iter().map(|view| memory.address(view)));
-        prepare(plan, &plan.prepared, frame, self.pool)
+        let addresses = inputs.iter().map(|view| memory.address(view));
+        self.children[index].bind(&self.plan.children[index], addresses);
+    }
+
+    /// Makes what a child plan prepares of this plan's state, if that has changed.
+    pub fn prepare_child_of_state(&mut self, index: usize) -> Result<()> {
+        let (plan, frame) = (&self.plan.children[index], &mut self.children[index]);
+        if plan.prepared.is_empty() || !self.versions.is_empty() && frame.versions == self.versions {
+            return Ok(());
+        }
+        frame.versions.clear();
+        prepare(plan, &plan.prepared, frame, self.pool)?;
+        frame.versions.extend_from_slice(self.versions);
+        Ok(())
     }
 
     /// Runs a child plan once more on the parameters it is bound to.
@@ -236,7 +255,7 @@ pub unsafe fn run(
     }
     frame.bind(plan, arguments.addresses.iter().copied());
     let versions = || plan.steady.iter().map(|&param| arguments.versions[param]);
-    if !plan.prepared.is_empty() && !versions().eq(frame.versions.iter().copied()) {
+    if !versions().eq(frame.versions.iter().copied()) {
         // Nothing is prepared for any version while it is being remade.
         frame.versions.clear();
         prepare(plan, &plan.prepared, frame, pool)?;
@@ -247,7 +266,8 @@ pub unsafe fn run(
 
 fn run_steps(plan: &Plan, frame: &mut Frame, pool: &Pool, timing: Option<&mut Timing>) -> Result<()> {
     let memory = Memory(&frame.pointers);
-    let mut run = Run { pool, memory, plan, children: &mut frame.children, timing };
+    let (children, versions) = (&mut frame.children, frame.versions.as_slice());
+    let mut run = Run { pool, memory, plan, children, timing, versions };
     let begin = std::time::Instant::now();
     for step in &plan.steps {
         if run.timing.is_none() {
@@ -267,6 +287,6 @@ fn run_steps(plan: &Plan, frame: &mut Frame, pool: &Pool, timing: Option<&mut Ti
 /// Runs a plan's preparation: the steps whose operands are all constants, or state besides.
 pub fn prepare(plan: &Plan, steps: &[crate::step::Step], frame: &mut Frame, pool: &Pool) -> Result<()> {
     let memory = Memory(&frame.pointers);
-    let mut run = Run { pool, memory, plan, children: &mut frame.children, timing: None };
+    let mut run = Run { pool, memory, plan, children: &mut frame.children, timing: None, versions: &[] };
     steps.iter().try_for_each(|step| step.run(&mut run))
 }

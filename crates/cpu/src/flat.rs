@@ -82,9 +82,11 @@ pub enum Work {
         count: u64,
         body: Box<Flat>,
     },
-    /// Operands and results are cut in so many parts along axis 0, each the body's.
+    /// The first `parts` operands, and the results, are cut in so many parts along axis 0, each the body's; the other
+    /// operands are weights.
     Images {
         count: usize,
+        parts: usize,
         body: Box<Flat>,
     },
 }

@@ -20,7 +20,7 @@ const LARGE_BYTES: usize = 4 << 20;
 /// How a value depends on the images.
 #[derive(Clone, Copy, PartialEq)]
 enum State {
-    /// Computed from constants alone.
+    /// Computed from constants and steady parameters alone.
     Constant,
     /// As [`State::Constant`], and the same for every image: along axis 0 all parts are alike.
     Alike,
@@ -40,8 +40,9 @@ impl State {
     }
 }
 
-/// The function with its images in a loop, `threads` at a time, where that is worth it.
-pub fn split(flat: Flat, threads: usize) -> Flat {
+/// The function with its images in a loop, `threads` at a time, where that is worth it. `steady`: parameters that are
+/// weights.
+pub fn split(flat: Flat, threads: usize, steady: &[usize]) -> Flat {
     let first = flat.nodes.iter().find_map(|node| match &node.work {
         Work::BlockedConv(conv) => Some(conv.from[0]),
         _ => None,
@@ -51,17 +52,19 @@ pub fn split(flat: Flat, threads: usize) -> Flat {
     if images <= at_once {
         return flat;
     }
-    let states = states(&flat, images);
+    let states = states(&flat, images, steady);
     let bytes = |ty: &FlatType| ty.sizes.iter().product::<usize>() * ty.dtype.size_bytes() as usize;
     let values = flat.values.iter().zip(&states).filter(|&(_, &state)| state == State::PerImage);
     let largest = values.map(|(ty, _)| bytes(ty)).max().unwrap_or(0);
     if largest < LARGE_BYTES { flat } else { Split { states, images, at_once }.run(flat) }
 }
 
-fn states(flat: &Flat, images: usize) -> Vec<State> {
+fn states(flat: &Flat, images: usize, steady: &[usize]) -> Vec<State> {
     let mut states = vec![State::Other; flat.values.len()];
-    for &param in &flat.params {
-        if flat.values[param].sizes.first() == Some(&images) {
+    for (index, &param) in flat.params.iter().enumerate() {
+        if steady.contains(&index) {
+            states[param] = State::Constant;
+        } else if flat.values[param].sizes.first() == Some(&images) {
             states[param] = State::PerImage;
         }
     }
@@ -151,7 +154,7 @@ impl Split {
         used.dedup();
         body.results = used.into_iter().filter(|value| !flat.params.contains(value)).collect();
         outer.results = flat.results;
-        let (operands, results) = (body.params.clone(), body.results.clone());
+        let (mut operands, results) = (body.params.clone(), body.results.clone());
         let mut parts = vec![None; self.states.len()];
         for node in flat.nodes {
             if moves(&node) {
@@ -171,7 +174,13 @@ impl Split {
         }
         let count = self.images / self.at_once;
         let name = body.nodes.last().map_or_else(|| "".into(), |node| node.name.clone());
-        let work = Work::Images { count, body: Box::new(without_unused(body)) };
+        let mut body = without_unused(body);
+        let parts = body.params.len();
+        let is_read = |value: &ValueIndex| body.nodes.iter().any(|node| node.operands.contains(value));
+        let whole = flat.params.iter().filter(|&&value| !per_image(&value) && is_read(&value));
+        operands.extend(whole.copied().collect::<Vec<ValueIndex>>());
+        body.params = operands.clone();
+        let work = Work::Images { count, parts, body: Box::new(body) };
         // Only parameters go in.
         outer.nodes.insert(0, FlatNode { work, operands, results, name });
         without_unused(outer)

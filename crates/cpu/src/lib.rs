@@ -8,7 +8,12 @@
 //!
 //! State (`state.rs`) is updated in place: results that replace parameters are written where these are, and the order
 //! of steps (`plan/schedule.rs`) uses up each gradient soon after it is made. What is prepared from state that a
-//! model only reads, packed weights above all, is kept until the state changes.
+//! model only reads, packed weights above all, is kept until the state changes. Loops update what they carry in
+//! place, too.
+//!
+//! Backward passes over images have steps of their own (`plan/backward.rs`): gradients of kernels are sums over pixels
+//! in registers, those of strided convolutions a convolution for each phase (`plan/phases.rs`), batch normalization
+//! takes two passes over memory each way, and updates of a weight and its moments are one (`plan/together.rs`).
 //!
 //! Convolutions of f32 images have a layout of their own: channels in blocks of 16, the lanes of a register
 //! (`plan/layout.rs`), through chains of convolutions, pools, sums and activations, with copies only where

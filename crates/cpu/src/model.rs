@@ -336,7 +336,11 @@ impl Model {
         if self.options.fuse && !self.state.steady.is_empty() {
             flat.hoist(&self.state.steady);
         }
-        let flat = if self.options.fuse { images::split(flat, self.pool.threads()) } else { flat };
+        let flat = if self.options.fuse {
+            images::split(flat, self.pool.threads(), &self.state.steady)
+        } else {
+            flat
+        };
         let plan = plan::plan(&flat, &self.state, &self.options, &self.pool, &mut lock(&self.packed))?;
         let planned = Arc::new(Planned { plan, frames: Mutex::default() });
         lock(&self.plans).insert(shapes.to_vec(), Arc::clone(&planned));

@@ -242,3 +242,34 @@ func @main(%w: f32[64,64], %x: f32[8,64], %stack: f32[128,8,64]) -> f32[128,8,64
     let stack = 128 * 8 * 64 * 4;
     assert!(arena + kept < stack + stack / 8, "one stack takes {stack} bytes, the plan {arena} and {kept}");
 }
+
+/// Batches go through some images at a time with weights that are state as with constants; what is packed for them
+/// follows the state.
+#[test]
+fn batches_with_weights_that_are_state() {
+    let text = "func @main(%w: f32[32,16,3,3], %v: f32[16,32,1,1], %x: f32[8,16,64,64]) -> f32[8,16,64,64] {
+  %y = conv %x, %w padding=[1:1,1:1] : f32[8,32,64,64]
+  %z = conv %y, %v : f32[8,16,64,64]
+  return %z
+}
+";
+    let whole = |seed: usize, sizes: &[u64]| {
+        let count: u64 = sizes.iter().product();
+        f32s(sizes, &(0..count).map(|at| ((at as usize * seed) % 7) as f64 - 3.0).collect::<Vec<f64>>())
+    };
+    let x = whole(5, &[8, 16, 64, 64]);
+    let options = CompileOptions { threads: 2, ..CompileOptions::default() };
+    let module = parse(text, "test.graph").unwrap();
+    let model = compile_stateful(module.clone(), 2, &[], &options).unwrap();
+    let mut state = [whole(3, &[32, 16, 3, 3]), whole(2, &[16, 32, 1, 1])].map(Variable::new);
+    for change in [11, 13, 0] {
+        if change > 0 {
+            *state[0].tensor_mut() = whole(change, &[32, 16, 3, 3]);
+        }
+        let inputs = [state[0].tensor().clone(), state[1].tensor().clone(), x.clone()];
+        let (results, steps) =
+            model.profile_in_place(&mut state.iter_mut().collect::<Vec<_>>(), &[Input::from(&x)]).unwrap();
+        assert_eq!(results, run(&module, &inputs, &options));
+        assert!(steps.iter().any(|step| step.kind == "images"));
+    }
+}

@@ -46,6 +46,7 @@ fn products_take_8_bit_operands_scaled_to_their_weights() {
     let main = module.main().unwrap();
     let evaluated = pando_graph::eval(&module, main, &args).unwrap();
     let on_tiles = common::simulate(&compiled, &args).unwrap();
+    common::assert_expansion_agrees(&compiled, &machine, &args, &on_tiles, "f8");
     let exact = pando_graph::eval(&wide, wide.main().unwrap(), &inputs(DType::F32)).unwrap();
     compare(&on_tiles, &evaluated, 1e-2).unwrap();
     for (tiles, exact) in on_tiles.iter().zip(&exact) {

@@ -43,11 +43,11 @@ impl Planner<'_> {
             Work::Constant(constant) => vec![self.constant(constant, node.results[0])],
             Work::Composite(composite) => vec![self.rows(*composite, node)],
             Work::If { then, otherwise } => {
-                let (then, otherwise) = (self.child(then)?, self.child(otherwise)?);
+                let [then, otherwise] = self.stateless_children([then, otherwise])?;
                 self.control(node, Control::If { then, otherwise }, None)
             }
             Work::While { cond, body } => {
-                let (cond, body) = (self.child(cond)?, self.child(body)?);
+                let [cond, body] = self.stateless_children([cond, body])?;
                 self.control(node, Control::While { cond, body }, Some(DType::Bool))
             }
             Work::BatchNorm { .. } | Work::BatchNormGradient { .. } => unreachable!("rewritten in blocks"),
@@ -60,9 +60,11 @@ impl Planner<'_> {
                 vec![self.emit(kind, inputs, ty.dtype, &ty.sizes)]
             }
             &Work::Shuffle { channels, groups } => vec![self.shuffle(channels, groups, node)],
-            Work::Images { count, body } => {
-                let body = self.child(body)?;
-                self.control(node, Control::Images { count: *count, body }, None)
+            &Work::Images { count, parts, ref body } => {
+                let state =
+                    Declared { steady: (parts..node.operands.len()).collect(), ..Declared::default() };
+                let body = self.child(body, &state)?;
+                self.control(node, Control::Images { count, parts, body }, None)
             }
             Work::Repeat { count, body } => self.repeat(*count, body, node)?,
         };
@@ -106,9 +108,7 @@ impl Planner<'_> {
         if carried.is_empty() {
             return Ok(self.operands(node));
         }
-        let plan = super::plan(body, &state, self.options, self.pool, self.shared)?;
-        self.children.push(plan);
-        let body = self.children.len() - 1;
+        let body = self.child(body, &state)?;
         let operands = self.operands(node).into_iter().enumerate();
         let inputs: Vec<View> = operands
             .map(|(position, view)| if carried.contains(&position) { view } else { self.dense(view) })
@@ -126,10 +126,15 @@ impl Planner<'_> {
         Ok(results)
     }
 
-    fn child(&mut self, flat: &Flat) -> Result<usize> {
-        let plan: Plan = super::plan(flat, &Declared::default(), self.options, self.pool, self.shared)?;
+    fn child(&mut self, flat: &Flat, state: &Declared) -> Result<usize> {
+        let plan: Plan = super::plan(flat, state, self.options, self.pool, self.shared)?;
         self.children.push(plan);
         Ok(self.children.len() - 1)
+    }
+
+    fn stateless_children(&mut self, [a, b]: [&Flat; 2]) -> Result<[usize; 2]> {
+        let state = Declared::default();
+        Ok([self.child(a, &state)?, self.child(b, &state)?])
     }
 
     fn control(&mut self, node: &FlatNode, control: Control, scratch: Option<DType>) -> Vec<View> {

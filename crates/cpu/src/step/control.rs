@@ -26,9 +26,10 @@ pub enum Control {
         body: usize,
         carried: Vec<usize>,
     },
-    /// The body on every part of the inputs along axis 0.
+    /// The body on every part of the first `parts` inputs along axis 0; the others are state and constants.
     Images {
         count: usize,
+        parts: usize,
         body: usize,
     },
 }
@@ -55,10 +56,17 @@ pub fn run(control: &Control, step: &Step, run: &mut Run) -> Result<()> {
                 copy_results(body, step, run);
             }
         }
-        Control::Images { count, body } => {
+        Control::Images { count, parts, body } => {
             for index in 0..count {
-                let inputs: Vec<View> = step.inputs.iter().map(|view| part(view, index, count)).collect();
-                run.child(body, &inputs)?;
+                let cut = |(position, view): (usize, &View)| {
+                    if position < parts { part(view, index, count) } else { view.clone() }
+                };
+                let inputs: Vec<View> = step.inputs.iter().enumerate().map(cut).collect();
+                run.point_child(body, &inputs);
+                if index == 0 {
+                    run.prepare_child_of_state(body)?;
+                }
+                run.run_child(body)?;
                 for (position, to) in step.outputs.iter().enumerate() {
                     run.copy_child_result(body, position, &part(to, index, count));
                 }

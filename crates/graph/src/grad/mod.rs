@@ -3,10 +3,10 @@
 //! results into those of its operands. Only nodes between `wrt` and the outputs are visited.
 //!
 //! `elementwise.rs`, `layout.rs`, `indexing.rs`, `dot.rs`, `conv.rs`, `reduce.rs`, `window.rs`, `scan.rs` and
-//! `sort.rs` hold the rules; `control.rs` and `repeat.rs` those of ops that run functions;
-//! `composites.rs` those of the standard composites; `sums.rs` adds the gradients of a
-//! value that is used several times. Integers and bools have no gradient. Where a function has none (ties of a
-//! maximum, zeros of an absolute value), rules give what PyTorch gives.
+//! `sort.rs` hold the rules; `control.rs` and `repeat.rs` those of ops that run functions, `composites.rs` those of
+//! the standard composites; `sums.rs` adds the gradients of a value that is used several times. Integers and bools
+//! have no gradient. Where a function has none (ties of a maximum, zeros of an absolute value), rules give what
+//! PyTorch gives.
 //!
 //! Cost: linear in the nodes of the function.
 
