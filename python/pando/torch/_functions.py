@@ -9,6 +9,7 @@ import math
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch.nn.modules import transformer
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from .._pando import Error
@@ -33,11 +34,15 @@ class FunctionMode(TorchFunctionMode):
     def __enter__(self):
         for function in _CALLED_INSIDE:
             setattr(F, function.__name__, self._replacement(function))
+        # It compares a mask's elements to find a faster way that the graph does not need.
+        self._detects = transformer._detect_is_causal_mask
+        transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
         return super().__enter__()
 
     def __exit__(self, *error):
         for function in _CALLED_INSIDE:
             setattr(F, function.__name__, function)
+        transformer._detect_is_causal_mask = self._detects
         return super().__exit__(*error)
 
     def _replacement(self, function):
