@@ -17,7 +17,7 @@ from ._device import Device, Program, copy_into
 from ._errors import createPoptorchError
 from ._hardware import claims_hardware
 from ._host_model import plain_view, unwatch, watch
-from ._logging import core, logger
+from ._logging import core, core_enabled, logger
 from ._option_keys import validate
 from ._perf import summary
 from ._run import Runner
@@ -162,6 +162,9 @@ class PoplarExecutor:
         with _impl.compile_hooks():
             built = build(self._user_model, options, self._training, arguments, plan)
             self._built, self._arguments = built, arguments
+            if core_enabled(10):
+                for line in _ir.placement_lines(built, options):
+                    core(10, line)
             _placement.check(built.compilation.blocks, options, plan, self._training)
             self._check_buffers(built, plan)
             built.extra["prints"] = [self._value_of(tensor) for tensor, _, _ in built.compilation.prints]
@@ -237,6 +240,13 @@ class PoplarExecutor:
             written, bool(options._Popart.options.get("syntheticDataMode")),
         )
         runner.program = programs[base]
+        anchored = options.anchored_tensors
+        for short in built.extra["anchors"]:
+            long, mode, period = anchored[short]
+            mode = options.output_mode if mode is OutputMode.Default else mode
+            runner.anchors.append((mode, period))
+            shown = {"All": "ALL", "EveryN": "EVERYN", "Final": "FINAL"}.get(mode.name, mode.name)
+            core(10, f"Anchor {long} {shown}/{period if mode is OutputMode.EveryN else 1}")
         runner.replicas = plan.replicas
         runner.checks_finite = built.compilation.watched is not None
         runner.prints = [form for _, form, _ in built.compilation.prints]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 _UPDATES = {
     "sgd": ["SGD0VarUpdate"], "adam": ["AdamUpdater", "AdamVarUpdate"], "adamw": ["AdamUpdater", "AdamVarUpdate"],
@@ -38,3 +39,20 @@ def export_if_asked(program):
         os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
         with open(path, "w", encoding="utf-8") as file:
             file.write(program.module.text())
+
+
+def placement_lines(built, options):
+    """Where each operation runs, and whether stages overlap: lines for the log."""
+    places = set(built.compilation.blocks.places())
+    pipelined = type(options._execution_strategy).__name__ == "PipelinedExecution"
+    yield f"enablePipelining set to value {int(pipelined and len({place.stage for place in places}) > 1)}"
+    for name, place in built.captured.regions.items():
+        yield f" {_shown(name)} [ {place}]"
+
+
+def _shown(name):
+    """`l1.mul_1` of the graph as `l1/Mul:0/1`."""
+    *path, last = name.split(".")
+    base, number = re.fullmatch(r"(.*?)(?:_(\d+))?", last).groups()
+    operation = "".join(word.capitalize() for word in base.split("_"))
+    return "/".join([*path, operation]) + ":0" + (f"/{number}" if number else "")

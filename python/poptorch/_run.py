@@ -21,6 +21,7 @@ class Runner:
         self._synthetic = synthetic
         self.counters = None
         self.prints = []  # formats
+        self.anchors = []  # (output mode, period) of the anchored tensors
         self.anchored = []
         self.checks_finite = False
 
@@ -28,7 +29,7 @@ class Runner:
         """The outputs of a call, joined."""
         plan, counters = self._plan, Counters(len(tensors), self._num_outputs)
         self.counters = counters
-        kept = []
+        kept, anchored = [], [[] for _ in self.anchors]
         for iteration, step, replica in plan.steps():
             begin = counters.now()
             index = plan.index(iteration, step, replica)
@@ -40,13 +41,17 @@ class Runner:
             outputs = self._device.run(self._programs[replica], inputs)
             begin = counters.now()
             results = self._written_back(inputs, outputs)
-            if plan.returned(self._mode, self._period, iteration, step) or self._sums():
+            for parts, (mode, period), tensor in zip(anchored, self.anchors, self.anchored):
+                if plan.returned(mode, period, iteration, step):
+                    parts.append(tensor)
+            if plan.returned(self._mode, self._period, iteration, step):
                 kept.append(results)
                 if not self._synthetic and (not self._sums() or self._last(iteration, step)):
                     counters.add("output", begin, counters.now())
             if replica == plan.replicas - 1 and step == plan.accumulation - 1:
                 self._update()
-        return [self._join([results[i] for results in kept]) for i in range(self._num_outputs)]
+        self.anchored = [self._join(parts, mode) for parts, (mode, _) in zip(anchored, self.anchors)]
+        return [self._join([results[i] for results in kept], self._mode) for i in range(self._num_outputs)]
 
     def _sums(self):
         return self._mode.name == "Sum"
@@ -74,8 +79,10 @@ class Runner:
         self.anchored = list(rest)
         return results
 
-    def _join(self, parts):
-        if self._sums() and len(parts) > self._plan.replicas:
+    def _join(self, parts, mode):
+        if not parts:
+            return torch.empty(0)
+        if mode.name == "Sum" and len(parts) > self._plan.replicas:
             count = self._plan.replicas
             parts = [_sum(parts[replica::count]) for replica in range(count)]
         if len(parts) == 1:

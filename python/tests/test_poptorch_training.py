@@ -189,7 +189,7 @@ def digits(count, seed):
             image[(0, *PLACES[stroke])] = 0.6 + 0.4 * torch.rand((), generator=random)
         shift = torch.randint(-1, 2, (2,), generator=random).tolist()
         image.copy_(image.roll(shift, (1, 2)))
-    return images + 0.3 * torch.randn(images.shape, generator=random), labels
+    return images + 0.15 * torch.randn(images.shape, generator=random), labels
 
 
 class Network(torch.nn.Module):
