@@ -9,8 +9,10 @@ import math
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch.nn.modules import transformer
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
+from .._pando import Error
 from ._recurrent import recurrent
 from ._types import graph_type
 from ._value import Value
@@ -32,11 +34,15 @@ class FunctionMode(TorchFunctionMode):
     def __enter__(self):
         for function in _CALLED_INSIDE:
             setattr(F, function.__name__, self._replacement(function))
+        # It compares a mask's elements to find a faster way that the graph does not need.
+        self._detects = transformer._detect_is_causal_mask
+        transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
         return super().__enter__()
 
     def __exit__(self, *error):
         for function in _CALLED_INSIDE:
             setattr(F, function.__name__, function)
+        transformer._detect_is_causal_mask = self._detects
         return super().__exit__(*error)
 
     def _replacement(self, function):
@@ -148,6 +154,13 @@ def _lengths_as_tensors(log_probs, targets, input_lengths, target_lengths, *args
         one if isinstance(one, torch.Tensor) else torch.tensor(list(one)) for one in (input_lengths, target_lengths)
     ]
     return (log_probs, targets, *lengths, *args), kwargs
+
+
+@whole(F.one_hot)
+def one_hot(capture, tensor, num_classes=-1):
+    if num_classes == -1:
+        raise Error("OneHot num classes must be specified and must be constant.")
+    return NotImplemented
 
 
 #: Functions that get other arguments.

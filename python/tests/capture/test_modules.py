@@ -189,6 +189,15 @@ def test_random_numbers():
     assert sorted(permutation.tolist()) == list(range(9))
 
 
+def test_transformer_with_masks():
+    model = torch.nn.Transformer(8, 2, 1, 1, 16, dropout=0.0)
+    mask = torch.nn.Transformer.generate_square_subsequent_mask(4)
+    inputs = (randn(5, 2, 8), randn(4, 2, 8), None, mask)
+    for training in (True, False):
+        model.train(training)
+        assert_same(pando.torch.inference(model)(*inputs), model(*inputs).detach(), factor=3)
+
+
 def test_modes_of_the_caller_do_not_matter():
     module, inputs = MODULES["conv"]
     module = copy.deepcopy(module).eval()

@@ -229,7 +229,8 @@ impl Task<'_> {
         staged
     }
 
-    /// The pixels of some rows, for outputs from block `piece` of the task's on; taps and stage were made for each other (`plan/blocked.rs`).
+    /// The pixels of some rows, for outputs from block `piece` of the task's on; taps and stage were made for each
+    /// other (`plan/backward.rs`).
     fn tile<'t>(
         &self,
         image: usize,

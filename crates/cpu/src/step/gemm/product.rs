@@ -6,7 +6,9 @@
 
 use super::{Block, Gemm, Left, Right};
 use crate::exec::{Line, Memory};
-use crate::kernel::gemm::{Source, Tile, copy_few, copy_pairs, copy_row, copy_rows, pack_a, pack_b};
+use crate::kernel::gemm::{
+    Source, Tile, copy_few, copy_pairs, copy_row, copy_rows, pack_a, pack_b, prefetch,
+};
 use crate::step::windows::Windows;
 use crate::view::View;
 use pando_base::DType;
@@ -21,7 +23,9 @@ const SMALL_RIGHT: usize = 128 << 10;
 
 /// Tiles of a transposed left side that are packed together: their rows are neighbours in memory, where a tile's alone
 /// would not fill a cache line, and every step of k is in another page.
-const TOGETHER: usize = 4;
+const TOGETHER: usize = 8;
+/// Steps between asking for memory and copying it.
+const PREFETCH_STEPS: usize = 6;
 
 /// Memory of a thread.
 type Lines = Vec<Line>;
@@ -189,6 +193,8 @@ unsafe fn pack_together(source: Source, block: &Block, first: usize, k: usize, r
     let (begin, end) = (block.split.begin(tiles.start), block.split.begin(tiles.end));
     let to = room(&mut rooms.tile, (end - begin) * k);
     for step in 0..k {
+        let ahead = (step + PREFETCH_STEPS).min(k - 1) as isize * source.column * 4;
+        prefetch(source.address.wrapping_offset(ahead), (end - begin) * 4);
         for tile in tiles.clone() {
             let (row, height) = (block.split.begin(tile) - begin, block.split.height(tile));
             // SAFETY: rows of the source; the room holds those of all tiles.
