@@ -64,6 +64,10 @@ fn kernel_gradient(module: &Module, func: &Func) -> Option<Box<BlockedConv>> {
         sizes.try_into().ok()
     };
     let (&[x, gradient], &[result]) = (func.params.as_slice(), func.results.as_slice()) else { return None };
+    // The kernels read and write f32.
+    if [x, gradient, result].iter().any(|&value| func.ty(value).dtype != DType::F32) {
+        return None;
+    }
     let (from, to, kernel) = (image(x)?, image(gradient)?, image(result)?);
     let backward = func.nodes.values().find_map(|node| match &node.op {
         Op::Conv(conv) => Some(conv),

@@ -172,3 +172,18 @@ fn gradients_of_maxima() {
         assert!(kinds(&module, &inputs).contains(&"pool gradient"), "{shape:?}");
     }
 }
+
+/// The kernels over blocks read f32; narrower images go another way, with sums in f32 all the same.
+#[test]
+fn gradients_of_kernels_of_halves() {
+    let (conv, [x, w, y]) = conv_of(&([4, 1, 32, 1], [8, 8], [3, 3], 1, 1, 1));
+    let mut b = Builder::new();
+    b.begin("main");
+    let half = |shape: &[u64]| TensorType::new(DType::F16, shape.iter().copied());
+    let params = [b.param("x", half(&x)), b.param("gradient", half(&y))];
+    let conv = Conv { dtype: Some(DType::F32), ..conv };
+    let result = b.conv_grad_kernel(params[0], params[1], &conv, &Shape::new(&w)).unwrap();
+    b.end(&[result]);
+    let inputs = [whole(1, &x), whole(2, &y)].map(|tensor| tensor.rounded_to(DType::F16));
+    check(&b.finish(), &inputs, "halves");
+}
