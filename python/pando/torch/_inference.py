@@ -82,7 +82,7 @@ class Program:
             (one.name, location(array, graph_type(tensor.dtype)))
             for one, array, tensor in zip(self.state, arrays, tensors)
         ]
-        self.session = _pando.Session([program], places, threads, precision)
+        self.session = _pando.Session([program], places, [], threads, precision)
         self.seen = [version(one.tensor) for one in self.state]
 
     def run(self, tensors: list[torch.Tensor]) -> Any:

@@ -97,7 +97,7 @@ class Trainer:
         arrays = {name: memory(tensor) for name, tensor in start.items()}
         places = [(name, location(array, graph_type(start[name].dtype))) for name, array in arrays.items()]
         self._state = captured.state
-        self._session = _pando.Session([program], places, self._threads, self._precision)
+        self._session = _pando.Session([program], places, [], self._threads, self._precision)
 
     def _add_updates(self, captured: Captured, reads, writes, start) -> None:
         g = captured.emitter
