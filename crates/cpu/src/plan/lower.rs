@@ -178,9 +178,10 @@ impl Planner<'_> {
             }
             Op::Pad(pad) => self.pad(pad, operands, ty),
             Op::Iota { axis, .. } => {
-                let inner = ty.sizes[axis + 1..].iter().product();
-                let kind = Kind::Movement(Movement::Iota { inner, size: ty.sizes[*axis] });
-                self.emit(kind, Vec::new(), ty.dtype, &ty.sizes)
+                // One line of it; along the other axes it repeats, which takes no memory.
+                let kind = Kind::Movement(Movement::Iota);
+                let line = self.emit(kind, Vec::new(), ty.dtype, &[ty.sizes[*axis]]);
+                line.broadcast(&ty.sizes, &[*axis])
             }
             Op::Random { distribution, .. } => {
                 let seed = vec![self.dense(first())];

@@ -23,11 +23,8 @@ pub enum Movement {
         rows: usize,
         row: usize,
     },
-    /// The index along a dimension: `inner` elements alike, `size` different ones.
-    Iota {
-        inner: usize,
-        size: usize,
-    },
+    /// 0, 1, 2, …
+    Iota,
 }
 
 /// Fewer bytes are not worth a second thread.
@@ -40,7 +37,7 @@ impl Movement {
             Movement::Concat { .. } => "concat",
             Movement::Pad(_) => "pad",
             Movement::Gather { .. } => "gather",
-            Movement::Iota { .. } => "iota",
+            Movement::Iota => "iota",
         }
     }
 }
@@ -51,7 +48,7 @@ pub fn run(movement: &Movement, step: &Step, run: &mut Run) {
         Movement::Concat { axis } => concat(*axis, step, run),
         Movement::Pad(parts) => pad(&parts.0, &parts.1, step, run),
         Movement::Gather { outer, rows, row } => gather_rows(*outer, *rows, *row, step, run),
-        Movement::Iota { inner, size } => iota(*inner, *size, &step.outputs[0], run),
+        Movement::Iota => iota(&step.outputs[0], run),
     }
 }
 
@@ -280,12 +277,11 @@ fn gather_rows(outer: usize, rows: usize, row: usize, step: &Step, run: &Run) {
     });
 }
 
-fn iota(inner: usize, size: usize, output: &View, run: &Run) {
+fn iota(output: &View, run: &Run) {
     let dtype = output.dtype;
     // SAFETY: the output is this step's own; nothing runs beside it.
     let bytes = unsafe { run.memory.bytes_mut(output) };
-    for (position, element) in bytes.chunks_exact_mut(dtype.size_bytes() as usize).enumerate() {
-        let index = position / inner.max(1) % size.max(1);
+    for (index, element) in bytes.chunks_exact_mut(dtype.size_bytes() as usize).enumerate() {
         match dtype.is_float() {
             true => dtype.write_f64(index as f64, element),
             false => dtype.write_int(index as i128, element),
