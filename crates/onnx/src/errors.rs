@@ -103,7 +103,9 @@ pub fn needs_value(position: usize) -> Error {
 }
 
 pub fn needs_size(what: impl Display) -> Error {
-    Error::new(format!("{what} must have a known size; give numbers to the named dimensions of the inputs (--dim NAME=N)"))
+    Error::new(format!(
+        "{what} must have a known size; give numbers to the named dimensions of the inputs (--dim NAME=N)"
+    ))
 }
 
 pub fn wrong_attribute(name: &str, what: impl Display) -> Error {
