@@ -2,7 +2,7 @@
 //! only if its body is, node by node, the one that the graph builder makes for that name.
 
 use pando_base::{DType, Result, Tensor};
-use pando_graph::{Builder, Func, Module, Op, TensorType, ValueId};
+use pando_graph::{Builder, Func, Module, Op, TensorType, ValueId, same_body};
 
 /// Over the last axis of f32, but for activations.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,25 +97,4 @@ pub fn is_body_of(
     let built = b.finish();
     let found = built.funcs.values().find(|candidate| candidate.composite == func.composite);
     found.is_some_and(|expected| same_body(&built, expected, module, func))
-}
-
-fn same_body(a_module: &Module, a: &Func, b_module: &Module, b: &Func) -> bool {
-    let constant = |module: &Module, op: &Op| -> Option<Tensor> {
-        if let Op::Constant(id) = op { Some(module.consts[*id].materialize()) } else { None }
-    };
-    let same_op = |a: &Op, b: &Op| match (constant(a_module, a), constant(b_module, b), a, b) {
-        (Some(a), Some(b), ..) => a == b,
-        // Composites nest: silu calls sigmoid. Valid modules do not recurse.
-        (_, _, Op::Call(a), Op::Call(b)) => {
-            same_body(a_module, &a_module.funcs[*a], b_module, &b_module.funcs[*b])
-        }
-        _ => a == b,
-    };
-    let same_nodes = a
-        .nodes
-        .values()
-        .zip(b.nodes.values())
-        .all(|(a, b)| same_op(&a.op, &b.op) && a.operands == b.operands && a.results == b.results);
-    let types = |func: &Func| func.values.values().map(|value| value.ty.clone()).collect::<Vec<_>>();
-    a.nodes.len() == b.nodes.len() && same_nodes && a.results == b.results && types(a) == types(b)
 }

@@ -18,6 +18,7 @@ mod tests;
 
 pub(crate) use rebuild::Map;
 pub use rebuild::rebuild;
+pub use standard::same_body;
 
 use crate::consts::{Const, ConstData};
 use crate::eval;

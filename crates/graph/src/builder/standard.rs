@@ -76,7 +76,8 @@ fn is_built_by(module: &Module, func: &Func, build: Build, epsilon: f64) -> bool
     found.is_some_and(|expected| same_body(built, expected, module, func))
 }
 
-fn same_body(a_module: &Module, a: &Func, b_module: &Module, b: &Func) -> bool {
+/// Whether two functions are node by node the same, constants compared by their elements. Names do not count.
+pub fn same_body(a_module: &Module, a: &Func, b_module: &Module, b: &Func) -> bool {
     let constant = |module: &Module, op: &Op| -> Option<Tensor> {
         if let Op::Constant(id) = op { Some(module.consts[*id].materialize()) } else { None }
     };
