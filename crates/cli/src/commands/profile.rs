@@ -155,9 +155,14 @@ pub(super) fn count_model_flops(profile: &mut Profile, flops: u64) {
 
 fn profile_tile(program: &Program, machine: &Machine, args: &ProfileArgs) -> Result<Profile> {
     let options = &args.options;
-    if options.precision.is_some() || options.micro_batch.is_some() || args.exact || args.stages > 1 {
+    if options.precision.is_some()
+        || options.micro_batch.is_some()
+        || args.exact
+        || args.stages > 1
+        || args.train
+    {
         return Err(Error::new(
-            "--precision, --micro-batch, --stages and --exact are for models, not for tile programs",
+            "--precision, --micro-batch, --stages, --train and --exact are for models, not for tile programs",
         ));
     }
     if program.tiles > machine.chip.tiles {
