@@ -80,6 +80,16 @@ class Device:
         self._session.set_state(name, location(array, graph_type(tensor.dtype)))
 
 
+    def lend(self, name, tensor):
+        """The state is the tensor's memory from now on, elements included, until `take_back`."""
+        array = memory(tensor)
+        self._session.lend(name, location(array, graph_type(tensor.dtype)))
+
+    def take_back(self, name):
+        """The state has memory of its own again."""
+        self._session.take_back(name)
+
+
 def _unique(names):
     return [f"{i}.{name}" for i, name in enumerate(names)]
 

@@ -21,6 +21,7 @@ from ._logging import core, core_enabled, logger
 from ._option_keys import validate
 from ._perf import summary
 from ._run import Runner
+from ._shared_weights import SharedWeights
 from ._trainer import Trainer
 from .enums import ConnectionType, OutputMode
 
@@ -53,6 +54,7 @@ class PoplarExecutor:
 
     def _reset(self):
         self._device = None
+        self._shared = None
         self._arguments = None
         self._built = None
         self._runner = None
@@ -93,6 +95,8 @@ class PoplarExecutor:
         if self._trainer is not None:
             self._trainer.before_run()
         tensors = [self._input(name, tensor) for name, tensor in arguments.tensors()]
+        if self._shared and not self._shared.remember():
+            self._shared.end()
         outputs = self._runner.run(tensors)
         self._has_run = True
         if self._options.log_cycle_count:
@@ -233,6 +237,7 @@ class PoplarExecutor:
             programs[names[replica]] = programs[base].renamed(renamed)
             state.update({new: state[old] for old, new in renamed.items()})
         self._device = Device(programs, state)
+        self._shared = SharedWeights(self._device)
         options = self._options
         written = [i for i, one in enumerate(built.captured.inputs) if one.written is not None]
         runner = Runner(
@@ -312,7 +317,15 @@ class PoplarExecutor:
         logger.debug("Writing weights from IPU to host")
         self._host_is_stale = False  # first: copying uses the tensors
         for name, tensor in self._names.items():
-            copy_into(plain_view(tensor), self._device.read(name))
+            if not self._shared.has(name, tensor):
+                copy_into(plain_view(tensor), self._device.read(name))
+        self._shared.end()
+
+    def _show_host(self):
+        """Somebody uses the user model's tensors: they have to have the newest elements, and keep them."""
+        self.copyWeightsToHostIfNeeded()
+        if self._shared:
+            self._shared.end()
 
     def copyWeightsToDevice(self):
         """Overwrites the device's parameters and buffers by the user model's."""
@@ -321,10 +334,14 @@ class PoplarExecutor:
         for owner in _owners_of(self._names.values()):
             if owner is not self:
                 owner.copyWeightsToHostIfNeeded()
+        if self._host_is_stale:
+            self._shared.restore()
         self._host_is_stale = False
         self._refresh_names()
         for name, tensor in self._names.items():
-            self._device.write(name, plain_view(tensor))
+            shared = self._shared.has(name, tensor) or self._training and self._shared.lend(name, tensor)
+            if not shared:
+                self._device.write(name, plain_view(tensor))
 
     def _refresh_names(self):
         """Buffers and parameters may have been replaced by other tensors of the same name."""

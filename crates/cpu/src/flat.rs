@@ -5,6 +5,7 @@
 use crate::constants::{Constant, Constants};
 use crate::errors;
 use crate::gradients;
+use crate::kernel::row_gradients::Gradient;
 use crate::plan::layout::{BlockedConv, blocked};
 use crate::recognise::{Composite, recognise};
 use crate::step::conv::norm::What;
@@ -58,6 +59,8 @@ pub enum Work {
     },
     /// Of an image and the gradient of its windows' maxima: see `step/conv/pool_gradient.rs`.
     PoolGradient(ReduceWindow),
+    /// Of what was kept, perhaps a scale, and the gradient of the result: gradients of the operands.
+    RowGradient(Gradient),
     /// A part of batch normalization over blocks.
     Norm(What),
     /// Images in blocks of channels from those of several phases of strides; see `step/conv/interleave.rs`.
