@@ -137,21 +137,28 @@ fn lines<T: Reduced, const F: u8>(length: usize, program: &Program, step: &Step,
     run.pool.run(if count == 0 { 0 } else { parts }, &|part| {
         let inputs: SmallVec<[*const u8; 8]> =
             step.inputs.iter().map(|view| memory.address(view).cast_const()).collect();
-        let mut room = vec![0f32; length];
-        for at in part * count / parts..(part + 1) * count / parts {
-            let begin = at * length;
-            let first = room.as_mut_ptr().cast::<u8>().wrapping_sub(begin * size_of::<f32>());
-            let gone = (Sizes::from_slice(&[length]), Strides::from_slice(&[1]));
+        let group = (GROUP / length.max(1)).max(1);
+        let mut room = vec![0f32; group * length];
+        let gone = (Sizes::from_slice(&[length]), Strides::from_slice(&[1]));
+        let end = (part + 1) * count / parts;
+        for first in (part * count / parts..end).step_by(group) {
+            let (begin, n) = (first * length, group.min(end - first));
+            let origin = room.as_mut_ptr().cast::<u8>().wrapping_sub(begin * size_of::<f32>());
             // SAFETY: the planner made the program for these inputs and a result of f32; each result is written by one
             // task.
             unsafe {
-                program.run(&inputs, first, begin, length);
-                let total = line::<T, F>(room.as_ptr().cast(), &gone, length, start);
-                *memory.address(output).cast::<T>().add(at) = T::narrow(total);
+                program.run(&inputs, origin, begin, n * length);
+                for (at, line_of) in (first..first + n).zip(room.chunks_exact(length)) {
+                    let total = line::<T, F>(line_of.as_ptr().cast(), &gone, length, start);
+                    *memory.address(output).cast::<T>().add(at) = T::narrow(total);
+                }
             }
         }
     });
 }
+
+/// Elements of lines that a program makes at a time.
+const GROUP: usize = 4 << 10;
 
 /// Results that are totalled side by side.
 const COLUMNS: usize = 256;

@@ -27,8 +27,9 @@ pub struct RowGradient {
     pub epilogue: Option<Program>,
 }
 
-/// Elements of the rows of a task.
+/// Elements of the rows of a task, and of those that programs take at a time.
 const TASK: usize = 24 << 10;
+const GROUP: usize = 4 << 10;
 
 thread_local! {
     static ROOM: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
@@ -37,6 +38,10 @@ thread_local! {
 impl RowGradient {
     fn task_rows(&self) -> usize {
         (TASK / self.length.max(1)).max(1)
+    }
+
+    fn group_rows(&self) -> usize {
+        (GROUP / self.length.max(1)).max(1)
     }
 
     /// Room for the parts of the sums.
@@ -67,7 +72,7 @@ pub fn run(gradient: &RowGradient, step: &Step, run: &mut Run) {
     let tasks = gradient.rows.div_ceil(rows);
     run.pool.run(tasks, &|index| {
         ROOM.with_borrow_mut(|room| {
-            room.resize(2 * gradient.length, 0.0);
+            room.resize((1 + gradient.group_rows()) * gradient.length, 0.0);
             // SAFETY: tasks have rows, and parts of the sums, of their own.
             unsafe { task.run(index, index * rows..gradient.rows.min((index + 1) * rows), room) }
         });
@@ -101,7 +106,8 @@ impl Task<'_> {
     }
 
     /// # Safety
-    /// The rows and this part of the sums are the caller's alone; the room has two rows.
+    /// The rows and this part of the sums are the caller's alone; the room has a row and a group
+    /// of rows.
     unsafe fn run(&self, index: usize, rows: std::ops::Range<usize>, room: &mut [f32]) {
         let &RowGradient { kernel, length, epsilon, has_scale, sums, .. } = self.gradient;
         let (kept_room, gradient_room) = room.split_at_mut(length);
@@ -114,25 +120,28 @@ impl Task<'_> {
                 true => std::slice::from_raw_parts(self.floats(&self.step.inputs[1]), length),
                 false => &[],
             };
-            for row in rows {
-                let at = row * length;
-                let mut x = std::slice::from_raw_parts(kept.add(at), length);
-                if kept == result {
-                    kept_room.copy_from_slice(x);
-                    x = kept_room;
+            for first in rows.clone().step_by(self.gradient.group_rows()) {
+                let count = self.gradient.group_rows().min(rows.end - first);
+                let incoming = self.incoming(first * length, &mut gradient_room[..count * length]);
+                for (row, gradient) in (first..).zip(incoming.chunks_exact(length)) {
+                    let at = row * length;
+                    let mut x = std::slice::from_raw_parts(kept.add(at), length);
+                    if kept == result {
+                        kept_room.copy_from_slice(x);
+                        x = kept_room;
+                    }
+                    let result = std::slice::from_raw_parts_mut(result.add(at), length);
+                    kernel(Row { kept: x, scale, gradient, result, sums: &mut *sums, epsilon });
                 }
-                let result = std::slice::from_raw_parts_mut(result.add(at), length);
-                let gradient = self.incoming(at, gradient_room);
-                kernel(Row { kept: x, scale, gradient, result, sums: &mut *sums, epsilon });
-                self.epilogue(at);
+                self.epilogue(first * length, count * length);
             }
         }
     }
 
-    /// A row of the gradient of the function's result.
+    /// The gradient of the function's result from the row on that begins at `at`.
     ///
     /// # Safety
-    /// The room has a row; the row that begins at `at` exists.
+    /// There are as many rows as in the room.
     unsafe fn incoming<'r>(&self, at: usize, room: &'r mut [f32]) -> &'r [f32] {
         let first = self.gradient.first_gradient();
         let Some(program) = &self.gradient.prologue else {
@@ -151,15 +160,15 @@ impl Task<'_> {
     }
 
     /// # Safety
-    /// The row that begins at `at` is made, and the caller's.
-    unsafe fn epilogue(&self, at: usize) {
+    /// `count` results from `at` on are made, and the caller's.
+    unsafe fn epilogue(&self, at: usize, count: usize) {
         let Some(program) = &self.gradient.epilogue else { return };
         let output = self.memory.address(&self.step.outputs[0]);
         let mut inputs: SmallVec<[*const u8; 8]> = SmallVec::from_elem(output.cast_const(), 1);
         let extras = &self.step.inputs[self.gradient.first_extra()..];
         inputs.extend(extras.iter().map(|view| self.memory.address(view).cast_const()));
         // SAFETY: the planner made the program for these inputs; the first one is the output.
-        unsafe { program.run(&inputs, output, at, self.gradient.length) };
+        unsafe { program.run(&inputs, output, at, count) };
     }
 
     /// Adds up one column of the parts.

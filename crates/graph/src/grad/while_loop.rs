@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn iterations_are_those_that_a_loop_makes() {
-        for compare in CompareFn::ALL {
+        for &compare in CompareFn::ALL {
             for (start, bound, step) in (0..7 * 7 * 7).map(|i| (i % 7 - 3, i / 7 % 7 - 3, i / 49 - 3)) {
                 let runs = |x: i128| match compare {
                     CompareFn::Lt => x < bound,
@@ -155,7 +155,11 @@ mod tests {
                     CompareFn::Eq => x == bound,
                 };
                 let found = (0..100).find(|&count| !runs(start + count * step));
-                assert_eq!(iterations(compare, start, bound, step), found, "{start} {compare} {bound} by {step}");
+                assert_eq!(
+                    iterations(compare, start, bound, step),
+                    found,
+                    "{start} {compare} {bound} by {step}"
+                );
             }
         }
     }
