@@ -145,6 +145,11 @@ impl Problem<'_> {
         let split = self.split();
         let sizes = self.sizes(&split);
         let mut grains = self.grains();
+        // Other columns on the same tiles fill the unit, too.
+        let others = split[COLUMNS].map_or(1, |dim| self.whole()[COLUMNS] / self.rhs[dim]);
+        if others > 1 {
+            grains[COLUMNS] = 1 << (grains[COLUMNS] / others).max(1).ilog2();
+        }
         (0..4).for_each(|axis| grains[axis] = grains[axis].min(sizes[axis]));
         let Found { parts, cost, .. } = Search::new(self, sizes, grains).best();
         MatmulPlan {

@@ -10,6 +10,7 @@ mod control;
 mod conv;
 mod fuse;
 mod gather;
+mod in_place;
 mod matmul;
 mod print;
 mod reduce;
@@ -21,7 +22,9 @@ mod window;
 pub use along::SortPlan;
 pub(crate) use along::{rows_layout, scan_attrs};
 pub use conv::ConvPlan;
+pub(crate) use fuse::{number_of, sigmoid_parts};
 pub use gather::GatherPlan;
+pub(crate) use in_place::{reshaped, row_of};
 pub use matmul::MatmulPlan;
 pub use print::print_plan;
 pub use reduce::stages_for;
@@ -31,7 +34,7 @@ pub(crate) use window::{window_kernel, window_source};
 
 use crate::Options;
 use crate::layouts::{balanced, flat, normalize, without_copies};
-use pando_base::{DType, Result, Shape, SideTable};
+use pando_base::{DType, IdSet, Result, Shape, SideTable};
 use pando_graph::{Func, Module, Node, NodeId, Op, ValueDef, ValueId};
 use pando_machine::{Chip, Machine, MatrixRate};
 use pando_tile::message::is_flat;
@@ -52,6 +55,10 @@ pub enum Method {
     Control(Vec<Plan>),
     /// In the vertex of the operation that uses it.
     Fused,
+    /// As [`Method::Fused`], and stored for others, which come later.
+    Kept,
+    /// A slice or a reshape that only drops or adds dimensions of size 1: those who use it read its source.
+    View,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -70,6 +77,7 @@ pub fn plan(module: &Module, machine: &Machine, options: &Options) -> Result<Pla
         options,
         plan: Plan::default(),
         users: first_users(func),
+        steady: IdSet::default(),
         balanced: FxHashMap::default(),
         matmuls: FxHashMap::default(),
     };
@@ -96,6 +104,8 @@ pub(crate) struct Planner<'a> {
     pub options: &'a Options,
     pub plan: Plan,
     users: SideTable<ValueId, Option<NodeId>>,
+    /// Parameters that stay what they are as long as a loop runs.
+    steady: IdSet<ValueId>,
     balanced: FxHashMap<(Shape, DType), Layout>,
     matmuls: FxHashMap<String, MatmulPlan>,
 }
@@ -107,7 +117,7 @@ impl Planner<'_> {
             self.plan.methods[id] = Some(method);
         }
         self.settle_unused();
-        fuse::fuse(self.func, &mut self.plan);
+        fuse::fuse(self.module, self.func, &mut self.plan);
     }
 
     fn node(&mut self, node: &Node) -> Method {
@@ -117,10 +127,10 @@ impl Planner<'_> {
             Op::Iota { .. }
             | Op::Random { .. }
             | Op::Broadcast { .. }
-            | Op::Slice(_)
             | Op::Pad(_)
             | Op::Concat { .. }
             | Op::Reverse { .. } => self.free(node),
+            Op::Slice(_) => self.slice(node),
             Op::Reshape { .. } => self.reshape(node),
             Op::Transpose { perm } => self.transpose(perm, node),
             Op::Reduce { axes, .. } => self.reduce(axes, node),
@@ -167,7 +177,9 @@ impl Planner<'_> {
         let wanted = normalize(layout, &shape);
         let partition = wanted.is_partition(&shape);
         let constant = matches!(self.func.values[value].def, ValueDef::Node(..));
-        let home = if partition && (wanted.copies() == 1 || (constant && self.small_block(&wanted, value))) {
+        // Sending copies each time a loop's body runs costs more than to keep them while it runs.
+        let keeps = self.steady.contains(value) || (constant && self.small_block(&wanted, value));
+        let home = if partition && (wanted.copies() == 1 || keeps) {
             wanted
         } else if partition && self.small_block(&wanted, value) {
             without_copies(&wanted, &shape)
@@ -267,6 +279,10 @@ impl Planner<'_> {
         let (operand, value) = (node.operands[0], node.results[0]);
         let (shape, dtype) = (self.shape(value), self.dtype(value));
         let source = self.settled(operand);
+        if let Some(layout) = in_place::reshaped(&source, &self.shape(operand), &shape) {
+            self.set(node, layout);
+            return Method::Direct;
+        }
         let tiles =
             if is_flat(&source, &self.shape(operand)) { source.grid.len() as u32 } else { self.tiles() };
         let layout = flat(&shape, dtype, tiles.max(1), self.options.min_tile_bytes);

@@ -8,6 +8,10 @@ use pando_graph::ValueId;
 use pando_tile::{Grid, Kernel, Layout, OperandType, Part, Span};
 use smallvec::SmallVec;
 
+/// Dividing what is smaller among tiles saves less than a vertex takes to start: a vector for each of a tile's
+/// workers (hardware.md section 2: 6 workers, 8 bytes).
+const SMALLEST_SHARE_BYTES: u64 = 48;
+
 impl Planner<'_> {
     /// A balanced partition in which no tile has a part of the dimensions `whole`.
     pub(super) fn balanced_except(&mut self, shape: &Shape, dtype: DType, whole: &[usize]) -> Layout {
@@ -35,7 +39,9 @@ impl Planner<'_> {
         };
         let mut parts: Vec<(u64, u64)> = product.region.iter().map(count).collect();
         let blocks: u64 = parts.iter().map(|(count, _)| count).product();
-        let mut room = u64::from(self.tiles()) / blocks.max(1);
+        let block_bytes = Self::largest_lens(product, &shape).iter().product::<u64>() * dtype.size_bytes();
+        let mut room =
+            (u64::from(self.tiles()) / blocks.max(1)).min(block_bytes / SMALLEST_SHARE_BYTES).max(1);
         for (&size, (count, grain)) in shape.iter().zip(&mut parts) {
             let factor = room.min(size.div_ceil(*grain) / *count).max(1);
             *count *= factor;
