@@ -1,7 +1,7 @@
 """Printing a tensor of a running model."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import _impl
 
@@ -19,6 +19,10 @@ class Format:
     separator: str
     open_bracket: str
     close_bracket: str
+
+    def of_gradient(self):
+        """The same for the tensor's gradient (assumption: it has the tensor's title as gradients are named)."""
+        return replace(self, title=f"Gradient___{self.title}" if self.title else "Gradient")
 
     def text(self, array):
         """The whole array, or its edges if it is large."""
