@@ -12,6 +12,8 @@ import torch
 from pando import _pando
 from pando.torch._types import from_native, graph_type, location, memory
 
+from ._errors import createPoptorchError
+
 
 @dataclass
 class Program:
@@ -91,7 +93,10 @@ class Device:
         for number, step in enumerate(program.steps):
             if step.program.outputs:
                 known += self._run(_step_name(name, number), [known[i] for i in step.takes])
-            known += step.call.run([known[i] for i in step.arguments])
+            try:
+                known += step.call.run([known[i] for i in step.arguments])
+            except _pando.Error as error:
+                raise createPoptorchError(str(error)) from error
         return self._run(name, [known[i] for i in program.takes])
 
     def _run(self, name, inputs):

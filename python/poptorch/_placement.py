@@ -1,7 +1,7 @@
 """Checks of how a model is spread over IPUs, once its blocks are known."""
 
 from ._errors import createPoptorchError
-from ._hardware import MAX_IPUS, claims_hardware
+from ._hardware import MAX_IPUS, claims_hardware, too_many
 
 
 def check(places, options, plan, training):
@@ -30,10 +30,7 @@ def _check_pipeline(stages, plan, training):
 
 def _check_system(ipus, options):
     if ipus > MAX_IPUS:
-        raise createPoptorchError(
-            f"Too many IPUs requested ({ipus}). Experiments that need more than {MAX_IPUS} IPUs require several "
-            "processes: see poptorch.Options().Distributed"
-        )
+        raise too_many(ipus)
     rounded = 1 << (ipus - 1).bit_length()
     if rounded != ipus and not options.auto_round_num_ipus:
         raise createPoptorchError(

@@ -2,9 +2,9 @@
 
 import json
 import os
-import tempfile
 
 import pando
+from pando._predict import profile_program
 from pva import _cbor
 
 from ._errors import createPoptorchError
@@ -14,15 +14,15 @@ _SYSTEMS = [(1, "mk2"), (4, "m2000"), (16, "pod16"), (64, "pod64"), (128, "pod12
 
 
 def predict(executable, report=None):
-    """The fields of `pando profile --json` for the program on the smallest system with so many IPUs."""
+    """The fields of `pando profile --json` for one replica's program on the smallest system with so many IPUs."""
     if executable.calls_host:
         raise createPoptorchError("A model with poptorch.CPU waits for the host in the middle: that is not predicted")
     system = next(name for chips, name in _SYSTEMS if chips >= executable.num_ipus)
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "program.graph")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(executable.programs[executable.base].module.text())
-        return pando.profile(path, system=system, replicas=1, report=report)
+    program = executable.programs[executable.base]
+    # A pipeline is predicted for inference; a training step is predicted as if one chip did it all.
+    stages = executable.num_ipus if not executable.weights else 1
+    return profile_program(program.module, program.reads, program.writes, name=executable.base, system=system,
+                           replicas=1, stages=stages, report=report)
 
 
 def engine_options(options):
@@ -62,4 +62,7 @@ def write_reports(executable, options, training):
         return
     name = options.model_name or ("training" if training else "inference")
     os.makedirs(os.path.join(folder, name), exist_ok=True)
-    predict(executable, os.path.join(folder, name, "profile.pop"))
+    try:
+        predict(executable, os.path.join(folder, name, "profile.pop"))
+    except pando.Error as error:
+        logger.warning("No report is written: %s", error)

@@ -35,7 +35,8 @@ class Format:
             kind = {"fixed": "f", "scientific": "e", "none": "g"}.get(self.float_format)
             if kind is None:
                 kind = "f" if value == 0 or 1e-4 <= abs(value) < 1e8 else "e"
-            return f"{value:.{self.digits if kind != 'f' else self._decimals(value)}{kind}}"
+            decimals = {"f": self._decimals(value), "e": max(0, self.digits - 1)}.get(kind, self.digits)
+            return f"{value:.{decimals}{kind}}"
         return str(value)
 
     def _decimals(self, value):

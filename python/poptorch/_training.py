@@ -11,6 +11,7 @@ import torch
 
 from pando import _pando
 from pando.torch import Emitter
+from pando.torch._mode import symbol
 from pando.torch._types import TORCH_TYPES, graph_type
 
 from ._build import output_values
@@ -136,7 +137,8 @@ class TrainingPrograms:
     def _param(self, graph, read, name):
         if name not in read:
             tensor = self.state[name]
-            read[name] = graph.param(f"state.{len(read)}", graph_type(tensor.dtype), tuple(tensor.shape))
+            shown = symbol(name.replace("~", "."))
+            read[name] = graph.param(f"state.{shown}", graph_type(tensor.dtype), tuple(tensor.shape))
         return read[name]
 
     def _scale(self, graph, read):

@@ -39,9 +39,9 @@ class HostCall:
         """Calls the function; what it returns must have the types and sizes that it had in the sample."""
         given = [tensor.to(dtype) for tensor, dtype in zip(tensors, self.dtypes)]
         results = pytree.tree_leaves(_result(self, given))
-        found = [(one.dtype, tuple(one.shape)) for one in results]
+        found = [(one.dtype, tuple(one.shape)) if isinstance(one, torch.Tensor) else (type(one), ()) for one in results]
         if found != self.types:
-            shown = [", ".join(f"{dtype}{list(shape)}" for dtype, shape in each) for each in (found, self.types)]
+            shown = [", ".join(f"{kind}{list(shape)}" for kind, shape in each) for each in (found, self.types)]
             raise Error(f"a function of the host returns {shown[0]}; when the model was compiled it was {shown[1]}")
         return results
 

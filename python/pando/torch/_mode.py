@@ -239,6 +239,7 @@ class Capture(TorchDispatchMode):
             args, kwargs = self.valued((args, kwargs))
         except Unknown:
             return nothing
+        self.emitter.made.clear()
         try:
             values = handler(call, *args, **kwargs)
         except NotImplementedError as error:
@@ -249,7 +250,18 @@ class Capture(TorchDispatchMode):
         for position, value in enumerate(values):
             if value is not None:
                 self.name(value, func._opname if position == 0 else f"{func._opname}.{position}")
+        self._name_steps(func._opname)
         return values
+
+    def _name_steps(self, operator: str) -> None:
+        """Names what an operator's results are made of, for profiles."""
+        for op, value in self.emitter.made:
+            if value.frame is not self.emitter.frame:
+                continue
+            full = self.unique(symbol(".".join([*self.path, operator, op])))
+            self.emitter.native.name(value.id, full)
+            if self.locations is not None:
+                self.locations.setdefault(full, location_of_user())
 
     def _check(self, func, values: list[Value | None], specs: list[Spec]) -> None:
         if len(values) != len(specs):

@@ -290,6 +290,8 @@ class Emitter:
     def __init__(self):
         self.native = _pando.Graph()
         self.frames = [Frame("main")]
+        #: What has been made since somebody cleared it: op and first result.
+        self.made: list[tuple[str, Value]] = []
         #: Earlier parts, in order.
         self.parts: list[Part] = []
 
@@ -300,6 +302,11 @@ class Emitter:
     def is_live(self, value: Value) -> bool:
         """Whether the value's function has not ended."""
         return value.frame in self.frames or self._part_of(value) is not None
+
+    def are_of_one_function(self, a: Value, b: Value) -> bool:
+        """Parts of a divided graph are one function."""
+        outermost = [self.frames[0], *(part.frame for part in self.parts)]
+        return a.frame is b.frame or (a.frame in outermost and b.frame in outermost)
 
     def _part_of(self, value: Value) -> Part | None:
         return next((part for part in self.parts if part.frame is value.frame), None)
@@ -329,7 +336,9 @@ class Emitter:
         return self.frame.lifted[key][1].id
 
     def ops(self, text: str, operands: Sequence[Value], type: str | None = None) -> list[Value]:
-        return [self.value(id) for id in self.native.op(text, [self._id(value) for value in operands], type)]
+        values = [self.value(id) for id in self.native.op(text, [self._id(value) for value in operands], type)]
+        self.made.append((text.partition(" ")[0], values[0]))
+        return values
 
     def op(self, text: str, operands: Sequence[Value], type: str | None = None) -> Value:
         return self.ops(text, operands, type)[0]
