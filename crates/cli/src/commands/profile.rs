@@ -97,11 +97,7 @@ fn predict_model(
 
 /// What a system would do with a program in memory. Of `state`, pairs of a parameter and the result that replaces it
 /// from run to run, nothing goes to the host. The model that `args` name is only what the program is called.
-pub fn predict_program(
-    module: Module,
-    state: Vec<(usize, usize)>,
-    args: &ProfileArgs,
-) -> Result<Prediction> {
+pub fn predict_program(module: Module, state: Vec<(usize, usize)>, args: &ProfileArgs) -> Result<Prediction> {
     refuse_in_training(args, !state.is_empty())?;
     let machine = pando_machine::load(&args.options.system)?;
     let options = Options { state, ..lower_options(&args.options, &machine, args.stages)? };
@@ -118,7 +114,7 @@ pub fn predict_program(
         profile.program = stem.to_string_lossy().into_owned();
     }
     let suggestions = pando_profile::reduce::suggestions(&profile);
-    Ok(Prediction { profile, machine, compile_s, differences, suggestions })
+    Ok(Prediction { profile, machine, compile_s, differences, suggestions, inputs: Inputs::All })
 }
 
 fn untried_training() -> Trust {

@@ -75,9 +75,10 @@ impl ConvPlan {
         } else {
             Span::full(weights[1])
         };
-        let kernel = weights[2..].iter().enumerate().map(|(index, &size)| {
-            if index == 0 { self.span(KERNEL, size) } else { Span::full(size) }
-        });
+        let kernel = weights[2..]
+            .iter()
+            .enumerate()
+            .map(|(index, &size)| if index == 0 { self.span(KERNEL, size) } else { Span::full(size) });
         [self.span(OUTPUT_CHANNELS, weights[0]), channels].into_iter().chain(kernel).collect()
     }
 
