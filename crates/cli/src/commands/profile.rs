@@ -78,9 +78,7 @@ fn predict_model(
     }
     .map_err(|error| error.with_file(&file))?;
     profile.trust = match &model {
-        Model::Graph(_) if args.train => {
-            Trust { range: "training steps are not among the rows of `pando validate`".into(), error: None }
-        }
+        Model::Graph(_) if args.train => untried_training(),
         Model::Graph(model) => pando_validate::trust(pando_validate::kind_of_graph(&model.module))?,
         Model::Tile(program) => pando_validate::trust(pando_validate::kind_of_program(program))?,
     };
@@ -97,10 +95,40 @@ fn predict_model(
     Ok(Prediction { profile, machine, compile_s, differences, suggestions, inputs })
 }
 
+/// What a system would do with a program in memory. Of `state`, pairs of a parameter and the result that replaces it
+/// from run to run, nothing goes to the host. The model that `args` name is only what the program is called.
+pub fn predict_program(module: Module, state: Vec<(usize, usize)>, args: &ProfileArgs) -> Result<Prediction> {
+    refuse_in_training(args, !state.is_empty())?;
+    let machine = pando_machine::load(&args.options.system)?;
+    let options = Options { state, ..lower_options(&args.options, &machine, args.stages)? };
+    let module = prepared(module, &args.options)?;
+    let trust = match options.state.is_empty() {
+        true => pando_validate::trust(pando_validate::kind_of_graph(&module))?,
+        false => untried_training(),
+    };
+    let named = GraphModel { module: Module::default(), inputs: Vec::new(), outputs: Vec::new() };
+    let (mut profile, differences, compile_s) =
+        profile_graph(&named, module, &machine, options, args, &Progress::new())?;
+    profile.trust = trust;
+    if let Some(stem) = args.model.model.file_stem() {
+        profile.program = stem.to_string_lossy().into_owned();
+    }
+    let suggestions = pando_profile::reduce::suggestions(&profile);
+    Ok(Prediction { profile, machine, compile_s, differences, suggestions, inputs: Inputs::All })
+}
+
+fn untried_training() -> Trust {
+    Trust { range: "training steps are not among the rows of `pando validate`".into(), error: None }
+}
+
 /// Options that belong to later parts of the project are refused, not ignored.
 fn refuse_unavailable(args: &ProfileArgs) -> Result<()> {
+    refuse_in_training(args, args.train)
+}
+
+fn refuse_in_training(args: &ProfileArgs, train: bool) -> Result<()> {
     let refuse = |what: &str| Err(Error::new(format!("--train {what}")));
-    match args.train {
+    match train {
         true if args.stages > 1 => {
             refuse("--stages: a training step cannot be divided over chips yet; use 1")
         }

@@ -26,9 +26,10 @@ fn run_prints_outputs() {
 #[test]
 fn run_tells_the_precision_of_products() {
     let run = |asked| json(&pando(&["run", "models/mlp-small.graph", "--json", "--matmul-precision", asked]));
-    assert_eq!(run("high")["matmul_precision"], "highest");
-    let used = |precision: pando_cpu::MatmulPrecision| precision.used(pando_cpu::Isa::detect()).name();
-    assert_eq!(run("medium")["matmul_precision"], used(pando_cpu::MatmulPrecision::Medium));
+    let (isa, unit) = (pando_cpu::Isa::detect(), pando_cpu::TileUnit::detect());
+    for precision in pando_cpu::MatmulPrecision::ALL {
+        assert_eq!(run(precision.name())["matmul_precision"], precision.used(isa, unit).name());
+    }
     let on_tiles = pando(&["run", "models/mlp-small.graph", "--json", "--system", "tiny4"]);
     assert_eq!(json(&on_tiles).get("matmul_precision"), None);
 }

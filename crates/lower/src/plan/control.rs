@@ -50,7 +50,7 @@ impl<'a> Planner<'a> {
             planner.plan.layouts[*param] = Some(without_copies(layout, &planner.shape(*param)));
         }
         planner.nodes();
-        (self.balanced, self.matmuls) = (planner.balanced, planner.matmuls);
+        (self.balanced, self.matmuls, self.convs) = (planner.balanced, planner.matmuls, planner.convs);
         planner.plan
     }
 
@@ -89,6 +89,7 @@ impl<'a> Planner<'a> {
             steady: IdSet::default(),
             balanced: std::mem::take(&mut self.balanced),
             matmuls: std::mem::take(&mut self.matmuls),
+            convs: std::mem::take(&mut self.convs),
         }
     }
 
@@ -103,7 +104,7 @@ impl<'a> Planner<'a> {
         }
         planner.nodes();
         let plan = planner.plan;
-        (self.balanced, self.matmuls) = (planner.balanced, planner.matmuls);
+        (self.balanced, self.matmuls, self.convs) = (planner.balanced, planner.matmuls, planner.convs);
         for (&param, &operand) in params() {
             let wanted: Layout = plan.layouts[param].clone().expect("every value is planned");
             self.want(operand, &wanted);

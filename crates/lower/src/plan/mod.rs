@@ -8,6 +8,7 @@
 mod along;
 mod control;
 mod conv;
+mod conv_split;
 mod fuse;
 mod gather;
 mod in_place;
@@ -80,6 +81,7 @@ pub fn plan(module: &Module, machine: &Machine, options: &Options) -> Result<Pla
         steady: IdSet::default(),
         balanced: FxHashMap::default(),
         matmuls: FxHashMap::default(),
+        convs: FxHashMap::default(),
     };
     planner.nodes();
     Ok(planner.plan)
@@ -108,6 +110,7 @@ pub(crate) struct Planner<'a> {
     steady: IdSet<ValueId>,
     balanced: FxHashMap<(Shape, DType), Layout>,
     matmuls: FxHashMap<String, MatmulPlan>,
+    convs: FxHashMap<String, ConvPlan>,
 }
 
 impl Planner<'_> {
