@@ -148,6 +148,7 @@ impl Planner<'_> {
             Op::ReduceWindow(window) => self.reduce_window(window, node),
             Op::Scan(scan) => self.scan(scan, node),
             Op::Sort(sort) => self.sort(sort, node),
+            Op::Call(_) if node.operands.len() == 2 => self.rounding(node),
             Op::Call(_) => self.sparse_matmul(node),
             Op::If { then_func, else_func } => self.branch(*then_func, *else_func, node),
             Op::Repeat { body, .. } => self.repeat(*body, node),
@@ -236,6 +237,16 @@ impl Planner<'_> {
             None => self.balanced(&shape, self.dtype(node.results[0])),
         };
         node.operands.iter().for_each(|&operand| self.want(operand, &layout));
+        self.set(node, layout);
+        Method::Direct
+    }
+
+    /// Where the operand lies, with the seed everywhere.
+    fn rounding(&mut self, node: &Node) -> Method {
+        let (x, seed) = (node.operands[0], node.operands[1]);
+        let layout = without_copies(&self.settled(x), &self.shape(x));
+        self.want(seed, &everywhere(&layout, &self.shape(seed)));
+        self.settled(seed);
         self.set(node, layout);
         Method::Direct
     }
