@@ -48,6 +48,8 @@ impl Planner<'_> {
             balanced: std::mem::take(&mut self.balanced),
             matmuls: std::mem::take(&mut self.matmuls),
             convs: std::mem::take(&mut self.convs),
+            families: super::family::Families::default(),
+            preplanned: Default::default(),
         };
         let params = || target.params[skip..].iter().zip(operands);
         for (&param, &operand) in params() {
