@@ -31,7 +31,6 @@ use pando_base::Result;
 use pando_graph::{Module, Op};
 use pando_machine::Machine;
 use pando_profile::Fit;
-use pando_tile::Layout;
 
 /// What a user may choose.
 #[derive(Clone, Debug)]
@@ -80,7 +79,6 @@ pub fn compile(module: &Module, machine: &Machine, options: &Options) -> Result<
     check_kernels(&emitted.program)?;
     let placed = place(&emitted.program, machine);
     let fit = fit(&emitted.program, machine, &placed, Origin::Model);
-    if std::env::var("PANDO_DEBUG_EX").is_ok() { debug_exchanges(&emitted.program, machine, &placed); }
     Ok(Compiled { module, plan, emitted, placed, fit })
 }
 
@@ -108,30 +106,4 @@ fn check_kernels(program: &pando_tile::Program) -> Result<()> {
         }
         _ => panic!("lowering made an invalid program: {}\n{}", problem.message, pando_tile::print(program)),
     }
-}
-
-fn debug_exchanges(program: &pando_tile::Program, machine: &Machine, placed: &Placed) {
-    let traffic = pando_tile::traffic::Traffic::new(program, &machine.chip);
-    let mut seen = std::collections::HashSet::new();
-    let mut all = Vec::new();
-    for (_, ids) in traffic.forms() { for &id in ids { let ex = &program.exchanges[id];
-        let cost = traffic.cost(id);
-        let at: Vec<u64> = ex.copies.iter().flat_map(|c| std::iter::once(&c.src).chain(&c.dsts)).map(|&v| placed.placement.offset_bytes[v]).collect();
-        let key = format!("{:p} {at:?}", cost);
-        let new = seen.insert(key);
-        let mut what = String::new();
-        for c in &ex.copies {
-            let (s, d) = (&program.vars[c.src], &program.vars[c.dsts[0]]);
-            let lay = |l: &Layout| format!("{} [{}]", l.grid, l.region.iter().map(|s| s.to_string()).collect::<Vec<_>>().join(", "));
-            what += &format!("\n      {} {}{:?} {} -> {} {:?} {}", s.name, s.dtype, &s.shape[..], lay(&s.home), d.name, &d.shape[..], lay(&d.home));
-        }
-        all.push((cost.most_messages * u64::from(new), cost.cycles, format!("{} new={new} cycles={} local={} recv={} {what}", ex.name, cost.cycles, cost.local_cycles, cost.received_bytes)));
-    }}
-    all.sort_by(|a, b| b.cmp(a));
-    let total: u64 = all.iter().map(|a| a.0).sum();
-    eprintln!("exchanges {} messages {total} x {}", all.len(), machine.chip.exchange.message_code_bytes);
-    for (m, _, what) in all.iter().take(6000) { eprintln!("{m} {what}"); }
-    all.sort_by(|a, b| b.1.cmp(&a.1));
-    eprintln!("BY CYCLES");
-    for (m, _, what) in all.iter().take(6000) { eprintln!("{m} {what}"); }
 }

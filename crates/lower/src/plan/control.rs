@@ -1,7 +1,7 @@
 //! Branches and loops: the functions that they run are planned as if they stood alone, with operands where
 //! they lie. Constants and inputs that nothing used before lie as the function wants them.
 
-use super::{Method, Plan, Planner, first_users};
+use super::{Method, Plan, Planner};
 use crate::layouts::without_copies;
 use pando_graph::{FuncId, Node, ValueId};
 use pando_tile::Layout;
@@ -44,7 +44,7 @@ impl Planner<'_> {
             machine: self.machine,
             options: self.options,
             plan: Plan::default(),
-            users: first_users(target),
+            users: super::fuse::all_users(target),
             balanced: std::mem::take(&mut self.balanced),
             matmuls: std::mem::take(&mut self.matmuls),
             convs: std::mem::take(&mut self.convs),

@@ -68,6 +68,17 @@ impl ConvPlan {
         [self.span(BATCH, input[0]), channels].into_iter().chain(field).collect()
     }
 
+    /// The input's blocks without overlap and copies.
+    pub fn input_blocks(&self, input: &[u64], output: &[u64]) -> Layout {
+        let axes = [Some(BATCH), (self.attrs.groups == 1).then_some(INPUT_CHANNELS), Some(FIELD[0]), Some(FIELD[1])];
+        let span = |(dim, &size): (usize, &u64)| match axes.get(dim).copied().flatten() {
+            Some(axis) if dim < 2 => self.span(axis, size),
+            Some(axis) if size >= output[dim] => self.span(axis, size),
+            _ => Span::full(size),
+        };
+        Layout { grid: self.grid(), region: input.iter().enumerate().map(span).collect() }
+    }
+
     pub fn weights_region(&self, weights: &[u64]) -> Region {
         let channels = if self.attrs.groups == 1 {
             self.span(INPUT_CHANNELS, weights[1])

@@ -177,7 +177,7 @@ impl<'a> Problem<'a> {
 
 impl Splits<6> for Problem<'_> {
     const ORDER: [usize; 6] = [FIELD[0], KERNEL, INPUT_CHANNELS, OUTPUT_CHANNELS, BATCH, FIELD[1]];
-    const PREFERRED: [usize; 6] = [OUTPUT_CHANNELS, FIELD[1], FIELD[0], BATCH, KERNEL, INPUT_CHANNELS];
+    const PREFERRED: [usize; 6] = [OUTPUT_CHANNELS, FIELD[0], BATCH, FIELD[1], KERNEL, INPUT_CHANNELS];
 
     fn tiles(&self) -> u64 {
         self.machine.chip.tiles.into()

@@ -5,8 +5,19 @@
 use super::{Method, Planner};
 use crate::layouts::without_copies;
 use pando_base::SideTable;
-use pando_graph::{Func, NodeId, Op, ValueDef, ValueId};
+use pando_graph::{Conv, Func, Node, NodeId, Op, ValueDef, ValueId};
 use pando_tile::Layout;
+
+/// Functions between two convolutions, such as a norm's and an activation's.
+const MAX_CHAIN: usize = 8;
+
+/// What decides where a value best lies.
+enum Downstream<'a> {
+    /// Another operand of a function that it meets.
+    Partner(ValueId),
+    /// A convolution whose input it becomes.
+    Conv(&'a Conv, &'a Node),
+}
 
 #[derive(Default)]
 pub(super) struct Families {
@@ -77,7 +88,7 @@ fn root(parents: &SideTable<ValueId, Option<ValueId>>, mut value: ValueId) -> Va
     value
 }
 
-impl Planner<'_> {
+impl<'a> Planner<'a> {
     /// Plans the products that decide the layouts of families before anything is laid out.
     pub(super) fn decide_families(&mut self) {
         for (id, node) in self.func.nodes.iter() {
@@ -99,17 +110,58 @@ impl Planner<'_> {
     }
 
     /// Where a result would best lie that could lie anywhere: as the family does to which it, or what it becomes by
-    /// transposing, belongs.
-    pub(super) fn wish(&self, value: ValueId) -> Option<Layout> {
+    /// transposing, belongs; else as what it is added to lies, as the other branch of a residual does; else so that the
+    /// next convolution's tiles have few messages.
+    pub(super) fn wish(&mut self, value: ValueId) -> Option<Layout> {
+        if let Some(layout) = self.family_wish(value) {
+            return Some(layout);
+        }
+        match self.downstream(value, MAX_CHAIN)? {
+            Downstream::Partner(partner) => {
+                let layout = self.plan.layouts[partner].as_ref().expect("partners are laid out");
+                Some(without_copies(layout, &self.shape(partner)))
+            }
+            Downstream::Conv(conv, node) => {
+                let plan = self.conv_plan(conv, node);
+                let blocks = plan.input_blocks(&self.shape(node.operands[0]), &self.shape(node.results[0]));
+                Some(self.shared_out(&blocks, value))
+            }
+        }
+    }
+
+    fn family_wish(&self, value: ValueId) -> Option<Layout> {
         if let Some(layout) = self.families.layout(value) {
             return Some(layout.clone());
         }
-        let user = &self.func.nodes[self.users[value]?];
+        let user = &self.func.nodes[*self.users[value].first()?];
         let Op::Transpose { perm } = &user.op else { return None };
-        let wished = self.wish(user.results[0])?;
+        let wished = self.family_wish(user.results[0])?;
         let mut region = wished.region.clone();
         perm.iter().zip(&wished.region).for_each(|(&dim, span)| region[dim] = *span);
         Some(Layout { grid: wished.grid, region })
+    }
+
+    /// What a value first meets at the end of up to so many elementwise functions.
+    fn downstream(&self, value: ValueId, steps: usize) -> Option<Downstream<'a>> {
+        let func = self.func;
+        let dims = &func.ty(value).dims;
+        self.users[value].iter().find_map(|&id| {
+            let node = &func.nodes[id];
+            match &node.op {
+                Op::Conv(conv) if node.operands[0] == value => Some(Downstream::Conv(conv, node)),
+                op if op.is_elementwise() && func.ty(node.results[0]).dims == *dims => {
+                    let laid_out = |&&other: &&ValueId| {
+                        other != value && func.ty(other).dims == *dims && self.plan.layouts[other].is_some()
+                    };
+                    match node.operands.iter().find(laid_out) {
+                        Some(&partner) => Some(Downstream::Partner(partner)),
+                        None if steps > 0 => self.downstream(node.results[0], steps - 1),
+                        None => None,
+                    }
+                }
+                _ => None,
+            }
+        })
     }
 
     /// Whether a value can be stored wherever its first user wants it.

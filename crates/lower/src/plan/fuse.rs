@@ -49,7 +49,8 @@ fn may_chain(op: &Op) -> bool {
     op.is_elementwise() && !matches!(op, Op::Bitcast(_))
 }
 
-fn all_users(func: &Func) -> SideTable<ValueId, Vec<NodeId>> {
+/// The nodes that use each value, in order.
+pub(super) fn all_users(func: &Func) -> SideTable<ValueId, Vec<NodeId>> {
     let mut users: SideTable<ValueId, Vec<NodeId>> = SideTable::default();
     for (id, node) in func.nodes.iter() {
         for &operand in &node.operands {

@@ -371,10 +371,10 @@ impl Planner<'_> {
 
     /// Where a product's sums lie, or, if several tiles have parts of them, what they add up to.
     pub(super) fn set_product(&mut self, out: ValueId, own: Layout, complete: bool) {
-        let home = match self.wish(out) {
-            _ if complete => own,
-            Some(wished) => wished,
-            None => self.shared_out(&own, out),
+        let home = if complete {
+            own
+        } else {
+            self.wish(out).unwrap_or_else(|| self.shared_out(&own, out))
         };
         self.set_value(out, home);
     }

@@ -71,7 +71,7 @@ pub fn plan(module: &Module, machine: &Machine, options: &Options) -> Result<Pla
         machine,
         options,
         plan: Plan::default(),
-        users: first_users(func),
+        users: fuse::all_users(func),
         balanced: FxHashMap::default(),
         matmuls: FxHashMap::default(),
         convs: FxHashMap::default(),
@@ -83,25 +83,13 @@ pub fn plan(module: &Module, machine: &Machine, options: &Options) -> Result<Pla
     Ok(planner.plan)
 }
 
-/// The node that first uses each value.
-fn first_users(func: &Func) -> SideTable<ValueId, Option<NodeId>> {
-    let mut users = SideTable::default();
-    for (id, node) in func.nodes.iter() {
-        for &operand in &node.operands {
-            let user: &mut Option<NodeId> = &mut users[operand];
-            user.get_or_insert(id);
-        }
-    }
-    users
-}
-
 pub(crate) struct Planner<'a> {
     pub module: &'a Module,
     pub func: &'a Func,
     pub machine: &'a Machine,
     pub options: &'a Options,
     pub plan: Plan,
-    users: SideTable<ValueId, Option<NodeId>>,
+    users: SideTable<ValueId, Vec<NodeId>>,
     balanced: FxHashMap<(Shape, DType), Layout>,
     matmuls: FxHashMap<String, MatmulPlan>,
     convs: FxHashMap<String, ConvPlan>,
@@ -269,7 +257,7 @@ impl Planner<'_> {
     }
 
     fn hint(&self, value: ValueId) -> Option<Layout> {
-        let user = &self.func.nodes[self.users[value]?];
+        let user = &self.func.nodes[*self.users[value].first()?];
         let elementwise = user.op.is_elementwise() && user.operands.len() > 1;
         let planned = self.plan.layouts[self.most_spread(&user.operands)?].as_ref()?;
         elementwise.then(|| without_copies(planned, &self.shape(value)))
@@ -317,10 +305,10 @@ impl Planner<'_> {
         let value = node.results[0];
         let kept = (0..shape.rank()).filter(|dim| !axes.contains(dim));
         let blocks = Layout { grid: source.grid.clone(), region: kept.map(|dim| source.region[dim]).collect() };
-        let layout = match self.wish(value) {
-            _ if !split => blocks,
-            Some(wished) => wished,
-            None => self.shared_out(&blocks, value),
+        let layout = if split {
+            self.wish(value).unwrap_or_else(|| self.shared_out(&blocks, value))
+        } else {
+            blocks
         };
         self.set(node, layout);
         Method::Direct
