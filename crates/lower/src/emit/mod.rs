@@ -79,8 +79,9 @@ struct Scope<'a> {
     is_main: bool,
     /// Where each value is stored.
     homes: SideTable<ValueId, Option<VarId>>,
-    /// Copies of values in other layouts.
-    fetched: FxHashMap<(ValueId, Layout), VarId>,
+    /// Copies of values in other layouts, and which node used them last.
+    fetched: FxHashMap<(ValueId, Layout), (VarId, NodeId)>,
+    node: NodeId,
     /// For parameters that a loop changes, the result that they become.
     becomes: SideTable<ValueId, Option<ValueId>>,
 }
@@ -93,9 +94,19 @@ impl<'a> Scope<'a> {
             is_main,
             homes: SideTable::default(),
             fetched: FxHashMap::default(),
+            node: pando_base::Id::from_index(0),
             becomes: SideTable::default(),
         }
     }
+}
+
+/// Whether a copy is kept for another use: a large one is made again rather than kept through a whole pass, as a
+/// forward pass's copies would be for the backward pass.
+///
+/// Assumption: 64 nodes are as many as a block of layers has.
+fn is_worth_keeping(copy: &Var, last: NodeId, now: NodeId) -> bool {
+    use pando_base::Id;
+    now.index() - last.index() <= 64 || copy.max_tile_bytes() <= 1024
 }
 
 impl Emitter<'_> {
@@ -103,6 +114,7 @@ impl Emitter<'_> {
         let func = self.scope.func;
         let mut state = state::Settling::new(func, self.scope.plan, &self.options.state, self.scope.is_main);
         for (id, node) in func.nodes.iter() {
+            self.scope.node = id;
             self.node(id, node);
             for (param, value) in state.ready(id) {
                 self.settle(param, value);
@@ -296,8 +308,12 @@ impl Emitter<'_> {
         if holds(&self.program.vars[home].home, &wanted, &shape) {
             return home;
         }
-        if let Some(&var) = self.scope.fetched.get(&(value, wanted.clone())) {
-            return var;
+        let node = self.scope.node;
+        if let Some((var, last)) = self.scope.fetched.get_mut(&(value, wanted.clone())) {
+            if is_worth_keeping(&self.program.vars[*var], *last, node) {
+                *last = node;
+                return *var;
+            }
         }
         let name = format!("{}.at", self.base_name(value));
         let var = self.temp(&name, self.dtype(value), shape.clone(), &wanted);
@@ -306,7 +322,7 @@ impl Emitter<'_> {
             dsts: SmallVec::from_slice(&[var]),
             map: CopyMap::identity(&shape),
         });
-        self.scope.fetched.insert((value, wanted), var);
+        self.scope.fetched.insert((value, wanted), (var, node));
         var
     }
 
