@@ -134,6 +134,16 @@ pub struct CompileOptions {
     /// Items processed at once: the size of the dimension named N, B or batch
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub micro_batch: Option<u64>,
+    /// Iterations of a call: how many batches the program works through before it returns, and what a call itself
+    /// takes counts. Without it calls follow one another without a pause
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    pub iterations: Option<u64>,
+    /// Tiles reserved for the host's transfers, which then run beside the work
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub io_tiles: u32,
+    /// Batches that the host has ready before they are asked for; 0 if it is waited for each time
+    #[arg(long, value_name = "N", default_value_t = pando_tile::PREFETCH)]
+    pub prefetch: u32,
 }
 
 #[derive(ClapArgs)]

@@ -83,7 +83,7 @@ fn step_name(program: &Program, step: &Step) -> String {
         Step::Exchange(id) => format!("exchange before {}", program.exchanges[*id].name),
         Step::HostIn(var) => format!("host input %{}", program.vars[*var].name),
         Step::HostOut(var) => format!("host output %{}", program.vars[*var].name),
-        Step::Repeat { .. } | Step::While { .. } => "loop".into(),
+        Step::Repeat { .. } | Step::Stream { .. } | Step::While { .. } => "loop".into(),
         Step::If { .. } => "branch".into(),
     }
 }

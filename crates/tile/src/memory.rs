@@ -95,12 +95,11 @@ fn exchange_addresses(exchange: &Exchange, placement: &Placement) -> Vec<u64> {
     vars.map(|&var| placement.offset_bytes[var]).collect()
 }
 
-/// Code of `count` exchanges of one form. It has one address on all tiles that take part, as variables do, so it
-/// takes the room of the longest on each of them.
+/// Code of `count` exchanges of one form: each tile has instructions for its own messages, at an address of its own.
 fn add_exchange_code(cost: &ExchangeCost, count: u64, chip: &Chip, code: &mut TileSums) {
-    let bytes = cost.most_messages.saturating_mul(chip.exchange.message_code_bytes).saturating_mul(count);
-    for &(first, tiles) in &cost.partners {
-        code.add(first, tiles, bytes as i64);
+    let message_bytes = chip.exchange.message_code_bytes.saturating_mul(count);
+    for &(first, tiles, messages) in &cost.message_runs {
+        code.add(first, tiles, messages.saturating_mul(message_bytes) as i64);
     }
 }
 

@@ -5,8 +5,7 @@ use super::{Emitter, Scope};
 use crate::plan::{Plan, everywhere};
 use pando_base::{BinaryFn, DType, Shape};
 use pando_graph::{FuncId, Node, Op, ValueId};
-use pando_tile::{Copy, CopyMap, Flags, Grid, Init, Kernel, Layout, Region, Role, Step, VarId};
-use smallvec::SmallVec;
+use pando_tile::{Flags, Grid, Init, Kernel, Layout, Region, Role, Step, VarId};
 
 /// A carried value of a loop.
 struct Carried {
@@ -26,7 +25,7 @@ impl<'a> Emitter<'a> {
             self.steps_of(func, plan, &args, |emitter, results| {
                 for (&result, &out) in results.iter().zip(&outs) {
                     let home = emitter.home(result);
-                    emitter.move_to(home, out);
+                    emitter.copy_whole(home, out);
                 }
                 emitter.flush(&label);
             })
@@ -117,7 +116,7 @@ impl<'a> Emitter<'a> {
             let name = self.base_name(result);
             let (dtype, shape, layout) = (self.dtype(result), self.shape(result), self.layout(result));
             let var = self.temp(&name, dtype, shape, &layout);
-            self.move_to(home, var);
+            self.copy_whole(home, var);
             carried.push(Carried { var, changes: true });
         }
         carried
@@ -138,7 +137,7 @@ impl<'a> Emitter<'a> {
             moves.push((if is_carried { self.set_aside(from) } else { from }, to));
         }
         self.flush(label);
-        moves.into_iter().for_each(|(from, to)| self.move_to(from, to));
+        moves.into_iter().for_each(|(from, to)| self.copy_whole(from, to));
         self.flush(label);
     }
 
@@ -146,7 +145,7 @@ impl<'a> Emitter<'a> {
         let copied = self.program.vars[var].clone();
         let name = format!("{}.before", copied.name);
         let aside = self.temp(&name, copied.dtype, copied.shape, &copied.home);
-        self.move_to(var, aside);
+        self.copy_whole(var, aside);
         aside
     }
 
@@ -172,11 +171,5 @@ impl<'a> Emitter<'a> {
         let one = self.push_var("one", DType::I32, Shape::scalar(), &layout, role);
         let operands = [counter, one, counter].map(|var| (var, Region::new())).to_vec();
         self.compute(label, Kernel::Binary(BinaryFn::Add), &layout.grid, operands);
-    }
-
-    /// Queues a copy of a whole variable.
-    fn move_to(&mut self, src: VarId, dst: VarId) {
-        let map = CopyMap::identity(&self.program.vars[dst].shape);
-        self.pending.push(Copy { src, dsts: SmallVec::from_slice(&[dst]), map });
     }
 }

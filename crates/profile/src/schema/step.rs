@@ -70,6 +70,9 @@ pub struct Step {
     pub messages: u64,
     /// Bytes to or from the host.
     pub host_bytes: u64,
+    /// Cycles of the transfer that pass beside other steps and are in none of the cycles above.
+    #[serde(default)]
+    pub hidden_cycles: u64,
     /// Bytes on the fullest tile while the step runs, code and stacks included.
     pub live_bytes_peak: u64,
     /// That tile.
@@ -146,6 +149,7 @@ impl Step {
             local_bytes: 0,
             messages: 0,
             host_bytes: 0,
+            hidden_cycles: 0,
             live_bytes_peak: 0,
             live_peak_tile: 0,
         }

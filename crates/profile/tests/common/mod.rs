@@ -55,6 +55,7 @@ pub fn profile() -> Profile {
         replicas: 2,
         items_per_run: 3,
         stages: Vec::new(),
+        host_io: Default::default(),
         operations: pando_profile::reduce::operations(&steps),
         totals: Totals {
             cycles: 3000,
