@@ -66,7 +66,7 @@ pub enum ZooCommand {
 }
 
 /// Where a model and its inputs come from.
-#[derive(ClapArgs)]
+#[derive(Clone, ClapArgs)]
 pub struct ModelArgs {
     /// A .onnx, .graph or .tile file, or a built-in model: zoo:NAME or zoo:NAME?batch=16&dtype=f16 (see `pando
     /// zoo list`)
@@ -116,7 +116,7 @@ pub struct RunArgs {
     pub json: bool,
 }
 
-#[derive(ClapArgs)]
+#[derive(Clone, ClapArgs)]
 pub struct CompileOptions {
     /// A built-in system or a machine file
     #[arg(long, value_name = "SYSTEM")]
@@ -146,7 +146,7 @@ pub struct CompileOptions {
     pub prefetch: u32,
 }
 
-#[derive(ClapArgs)]
+#[derive(Clone, ClapArgs)]
 pub struct ProfileArgs {
     #[command(flatten)]
     pub model: ModelArgs,
@@ -170,6 +170,9 @@ pub struct ProfileArgs {
     /// Write the whole report there
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+    /// Do not try what could be improved, which compiles the model a few times more
+    #[arg(long)]
+    pub no_tries: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -47,7 +47,7 @@ fn every_iteration_has_its_own_values() {
             "seed {seed}, {iterations} iterations, {io_tiles} I/O tiles\n{}",
             pando_tile::print(&compiled.emitted.program)
         );
-        common::assert_sound(&compiled, &what);
+        common::assert_sound(&compiled, machine, &what);
         let main = program.module.main().expect("generated");
         let items: Vec<Vec<Tensor>> = (0..iterations).map(|item| rotated(&program.inputs, item)).collect();
         let actual = run(&compiled, &items).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -105,7 +105,11 @@ fn transfers_hide_behind_work() {
     assert_eq!((total, pace.period), (10 * pace.period, pace.host + pace.chip));
     let (total, pace) = cycles(1, 10);
     assert_eq!(pace.period, pace.chip, "the work is longer than the transfers");
-    assert_eq!(total, 10 * pace.period + pace.host, "the first load and the last store have nothing to hide behind");
+    assert_eq!(
+        total,
+        10 * pace.period + pace.host,
+        "the first load and the last store have nothing to hide behind"
+    );
     // A host a thousand times slower decides alone.
     machine.host.bytes_to_chip_per_s /= 1e3;
     machine.host.bytes_from_chip_per_s /= 1e3;

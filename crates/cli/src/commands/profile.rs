@@ -3,6 +3,7 @@
 use super::compile::{check_replicas, lower_options};
 use super::pipeline::Pipeline;
 use super::train::training_step;
+use super::tries::{self, Tried};
 use crate::args::ProfileArgs;
 use crate::model::{GraphModel, LARGEST_TENSOR_BYTES, Model, draw, load, prepared};
 use crate::output::{colors, note, print, print_json};
@@ -11,6 +12,7 @@ use pando_base::{Error, Result, Tensor};
 use pando_graph::{Func, Module};
 use pando_lower::{Compiled, Options, compile, model_flops};
 use pando_machine::Machine;
+use pando_profile::reduce::Suggestion;
 use pando_profile::{Profile, Trust};
 use pando_sim::RunOptions;
 use pando_tile::{Program, VarId};
@@ -25,13 +27,20 @@ pub struct Prediction {
     compile_s: f64,
     differences: Vec<Difference>,
     /// What the model's owner could try.
-    suggestions: Vec<String>,
+    suggestions: Vec<Suggestion>,
 }
 
 /// Prints the prediction; false if the model does not fit.
 pub fn profile(args: &ProfileArgs) -> Result<bool> {
     let prediction = predict(args)?;
-    prediction.print(args.json)?;
+    let (sentences, tried) = match args.no_tries || args.train {
+        true => (prediction.sentences(), Vec::new()),
+        false => {
+            let progress = Progress::new();
+            tries::sentences(&prediction.suggestions, &prediction.profile, args, &progress)
+        }
+    };
+    prediction.print(args.json, &sentences, &tried)?;
     if let Some(path) = &args.report {
         prediction.write_report(path, args)?;
         note(&format!("report written to {}", path.display()));
@@ -317,15 +326,28 @@ pub(super) fn difference(actual: &Tensor, expected: &Tensor) -> f64 {
 }
 
 impl Prediction {
-    fn print(&self, as_json: bool) -> Result<()> {
+    /// What speaks for each suggestion, untried.
+    fn sentences(&self) -> Vec<String> {
+        self.suggestions.iter().take(tries::SHOWN).map(Suggestion::sentence).collect()
+    }
+
+    pub fn into_profile(self) -> Profile {
+        self.profile
+    }
+
+    fn print(&self, as_json: bool, suggestions: &[String], tried: &[Tried]) -> Result<()> {
         if as_json {
-            return print_json(&self.json());
+            let mut json = self.json();
+            json["suggestions"] = json!(suggestions);
+            json["tried"] = tried.iter().map(Tried::json).collect();
+            return print_json(&json);
         }
         let style = if colors() { pando_profile::Style::Color } else { pando_profile::Style::Plain };
         let table = pando_profile::table(&self.profile, style);
         let mut text = format!("{}\ncompiled in {:.2} s\n", table.trim_end(), self.compile_s);
-        for suggestion in &self.suggestions {
-            text += &format!("to try: {suggestion}\n");
+        for (at, suggestion) in suggestions.iter().enumerate() {
+            let what = if at < tried.len() { "tried" } else { "to try" };
+            text += &format!("{what}: {suggestion}\n");
         }
         for (name, difference) in &self.differences {
             text += &format!("%{name} tile by tile: within {difference:.2e} of the reference evaluator\n");
@@ -341,7 +363,7 @@ impl Prediction {
     /// The fields that scripts rely on, and more.
     pub fn json(&self) -> serde_json::Value {
         let mut json = json(&self.profile, &self.machine, self.compile_s, &self.differences);
-        json["suggestions"] = json!(self.suggestions);
+        json["suggestions"] = json!(self.sentences());
         json
     }
 }

@@ -14,4 +14,4 @@ pub use fullest::{fullest_tiles, live_at};
 pub use operations::{costliest, operation_name, operations};
 pub use over_time::{MemoryPoint, memory_over_time};
 pub use pipeline::pipeline;
-pub use suggestions::suggestions;
+pub use suggestions::{Change, Suggestion, suggestions};

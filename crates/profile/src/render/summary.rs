@@ -29,8 +29,16 @@ pub fn verdict(profile: &Profile, style: Style, out: &mut String) {
 }
 
 fn fit(fit: &Fit, style: Style, out: &mut String) {
-    let needs =
-        format!("tile {} needs {} of {}", fit.tile, bytes(fit.used_bytes), bytes(fit.available_bytes));
+    let region = match fit.region.as_str() {
+        "" => String::new(),
+        region => format!(" of {region} memory"),
+    };
+    let needs = format!(
+        "tile {} needs {} of {}{region}",
+        fit.tile,
+        bytes(fit.used_bytes),
+        bytes(fit.available_bytes)
+    );
     let during =
         if fit.operation.is_empty() { String::new() } else { format!(" in {}", shortened(&fit.operation)) };
     if fit.fits {

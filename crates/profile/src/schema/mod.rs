@@ -11,7 +11,7 @@ mod step;
 
 pub use fit::{Fit, VarUse};
 pub use host::HostIo;
-pub use memory::{Memory, MemoryByCategory, TileRun, VarLife, VarRole};
+pub use memory::{Memory, MemoryByCategory, Region, TileRun, VarLife, VarRole};
 pub use stage::Stage;
 pub use step::{Cycles, Operation, Step, StepKind};
 

@@ -77,6 +77,9 @@ pub struct Step {
     pub live_bytes_peak: u64,
     /// That tile.
     pub live_peak_tile: u32,
+    /// Bytes of variables that do not always live on `memory.max_tile`, the fullest of the whole run, while the step runs.
+    #[serde(default)]
+    pub temporary_bytes: u64,
 }
 
 /// Steps of one operation with their repetitions. A step belongs to the operation that stands before the
@@ -152,6 +155,7 @@ impl Step {
             hidden_cycles: 0,
             live_bytes_peak: 0,
             live_peak_tile: 0,
+            temporary_bytes: 0,
         }
     }
 

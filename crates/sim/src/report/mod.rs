@@ -54,7 +54,7 @@ pub fn profile_stage(
         operations: reduce::operations(&timeline.steps),
         totals: totals::totals(program, machine, &timeline.steps, items_per_run),
         host_io: host::host_io(program, &timeline),
-        memory: view.memory(&timeline, placement),
+        memory: view.memory(&timeline),
         variables: vars::variables(program, &live, &timeline, placement),
         steps: timeline.steps,
         fit,

@@ -9,7 +9,7 @@ mod stream;
 
 pub use exchange::check_exchanges;
 pub use locality::check_locality;
-pub use memory::check_placement;
+pub use memory::{check_placement, check_room};
 pub use race::check_races;
 pub use stream::check_streams;
 
