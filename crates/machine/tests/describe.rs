@@ -21,6 +21,7 @@ Chip gc200
   exchange              7.802 TB/s (4 B per cycle and tile, buses of 2 tiles, multicast)
   exchange setup        101 cycles
   exchange code         16 B per message and tile
+  host packets          up to 256 B, 16 B of header and code
   sync in chip          64 cycles
   sync with host        363 ns
   sync among chips      15 ns per hop
