@@ -10,11 +10,11 @@ from ._fingerprint import Unknown, fingerprint
 from .enums import ConnectionType
 
 RANDOM = ("seed", "~rounding_seed")
-# Options that change how a program runs, not the program.
+# Options that change how a program runs, not the program. (Device iterations decide the size of a micro-batch.)
 _AT_RUN_TIME = {
     "connection_type", "log_dir", "ipu_id", "ipu_model", "offline_ipu_version", "max_repeat_logs", "model_name",
     "compilation_progress_bar", "log_cycle_count", "executable_cache_path", "random_seed", "output_mode",
-    "output_return_period", "source_location_excludes", "device_iterations", "auto_round_num_ipus",
+    "output_return_period", "source_location_excludes", "auto_round_num_ipus",
     "instrumentWithHardwareCycleCounter", "enableEngineCaching", "cachePath", "engineOptions",
 }
 
