@@ -46,7 +46,8 @@ fn resident(
     let mut module = fixed(module, constants)?;
     let main = module.main().ok_or_else(|| Error::new("the module has no function @main"))?;
     // Where each parameter is now that the constants are gone.
-    let moved = |position: usize| position - constants.iter().filter(|&&constant| constant < position).count();
+    let moved =
+        |position: usize| position - constants.iter().filter(|&&constant| constant < position).count();
     let kept: Vec<usize> = state.iter().map(|&(param, _)| moved(param)).collect();
     let params = 0..module.funcs[main].params.len();
     let order: Vec<usize> =
