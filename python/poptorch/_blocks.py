@@ -107,6 +107,11 @@ class _BlockHook:
         self._user_id = user_id
         self._ipu_id = ipu_id
 
+    @property
+    def ipu_id(self):
+        """The IPU that the block asks for, or None."""
+        return self._ipu_id
+
     def __call__(self, module, inputs):  # noqa: ARG002 (the signature of hooks)
         Block.start(self._user_id, self._ipu_id)
 

@@ -5,32 +5,26 @@ from __future__ import annotations
 import html
 import json
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from .._predict import profile as profile_file
+from .._predict import profile_program
 from ._capture import capture
+from ._trainer import Trainer, optimizer_named
 
 
 class Prediction(Mapping):
     """The fields of `pando profile --json`, as attributes and as a mapping; `save` writes the whole report."""
 
-    def __init__(self, text: str, options: dict[str, Any]):
-        self._text, self._options = text, options
-        self._fields = self._predict(None)
-
-    def _predict(self, report: str | None) -> dict[str, Any]:
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "model.graph")
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(self._text)
-            return profile_file(path, report=report, **self._options)
+    def __init__(self, predict: Callable[[str | None], dict[str, Any]]):
+        """`predict` makes the prediction, and writes the report to a path that is not None."""
+        self._predict = predict
+        self._fields = predict(None)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the report file that the command line reads."""
+        """Writes the report file that the command line and `pva.openReport` read."""
         self._predict(os.fspath(path))
 
     def __getattr__(self, name: str) -> Any:
@@ -78,12 +72,51 @@ def profile(
     system: str = "m2000",
     *,
     kwargs: dict[str, Any] | None = None,
+    train: bool = False,
+    optimizer: str | torch.optim.Optimizer = "adam",
+    stages: int | None = None,
+    replicas: int | None = None,
     **options: Any,
 ) -> Prediction:
-    """Predicts time and memory of the inference of a module on a system such as "pod16". Weights stay on the machine;
-    their values do not matter. Options are those of `pando.profile`."""
+    """Predicts time and memory of a module on a system such as "pod16". Weights stay on the machine; their values do
+    not matter.
+
+    `train` predicts a step of training instead of inference: forward and backward pass from the loss that the module
+    returns, and the update by `optimizer`, whose state stays on the machine, too. `stages` divides inference over so
+    many chips, balanced by the predicted time; unless told, as many as the module's `poptorch.BeginBlock`s name. `replicas` are
+    copies that run side by side; all chips of the system unless told (one in training). Further options are those of
+    `pando.profile`."""
+    program = _training_step(module, inputs, kwargs, optimizer) if train else _inference(module, inputs, kwargs)
+    if stages is None:
+        stages = 1 if train else _annotated_stages(module)
+    if train and replicas is None:
+        replicas = 1
+    named = {"system": system, "stages": stages, "replicas": replicas, **options}
+    return Prediction(lambda report: profile_program(*program, name="module", report=report, **named))
+
+
+def _inference(module, inputs, kwargs):
+    """What the module leaves in its buffers is no result of inference."""
     captured = capture(module, inputs, kwargs, training=False)
-    state = [one.value for one in captured.state]
-    params = [*state, *(one.value for one in captured.inputs)]
-    module = captured.finish([one.value for one in captured.tensors], params)
-    return Prediction(module.with_constants(range(len(state))).text(), {"system": system, **options})
+    params = [one.value for one in (*captured.state, *captured.inputs)]
+    program = captured.finish([one.value for one in captured.tensors], params)
+    return program, [one.name for one in captured.state], []
+
+
+def _training_step(module, inputs, kwargs, optimizer):
+    if isinstance(optimizer, str):
+        optimizer = optimizer_named(optimizer, module)
+    _, program, reads, writes, _ = Trainer(module, optimizer, None, "highest")._step(tuple(inputs), kwargs or {})
+    return program, reads, writes
+
+
+def _annotated_stages(module) -> int:
+    """By the marks that `poptorch.BeginBlock` leaves: hooks that know a chip's number, or else begin the next stage."""
+    hooks = [
+        hook
+        for part in (module.modules() if isinstance(module, torch.nn.Module) else ())
+        for hook in part._forward_pre_hooks.values()
+        if hasattr(hook, "ipu_id")
+    ]
+    chips = [hook.ipu_id for hook in hooks if hook.ipu_id is not None]
+    return max(chips) + 1 if chips else max(1, len(hooks))

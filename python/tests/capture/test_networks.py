@@ -96,6 +96,46 @@ def test_profile(tmp_path):
     assert (tmp_path / "report").stat().st_size > 0
 
 
+class Classifier(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(64, 64) for _ in range(4))
+
+    def forward(self, x, target=None):
+        for layer in self.layers:
+            x = torch.tanh(layer(x))
+        return x if target is None else torch.nn.functional.mse_loss(x, target)
+
+
+def test_profile_of_a_training_step():
+    x, target = randn(16, 64), randn(16, 64)
+    inference = pando.torch.profile(Classifier(), [x], system="mk2")
+    plain = pando.torch.profile(Classifier(), [x, target], system="mk2", train=True, optimizer="sgd")
+    adam = pando.torch.profile(Classifier(), [x, target], system="mk2", train=True)
+    assert inference.cycles_per_step < plain.cycles_per_step < adam.cycles_per_step
+    assert plain.flops > 2.5 * inference.flops
+    assert inference.memory["always_live"] < adam.memory["always_live"]
+    model = Classifier()
+    given = torch.optim.Adam(model.parameters(), lr=0.5)
+    same = pando.torch.profile(model, [x, target], system="mk2", train=True, optimizer=given)
+    assert same.cycles_per_step == adam.cycles_per_step
+    with pytest.raises(pando.Error, match="there is no optimizer 'adma'; use one of"):
+        pando.torch.profile(Classifier(), [x, target], train=True, optimizer="adma")
+    with pytest.raises(pando.Error, match="returns no loss"):
+        pando.torch.profile(Classifier(), [x], train=True)
+
+
+def test_profile_of_a_pipeline():
+    model, x = Classifier(), randn(16, 64)
+    two = pando.torch.profile(model, [x], system="pod4", stages=2, replicas=2)
+    assert len(two.stages) == 2 and two.replicas == 2
+    poptorch = pytest.importorskip("poptorch")
+    for chip in (1, 2):
+        poptorch.BeginBlock(model.layers[chip], ipu_id=chip)
+    assert len(pando.torch.profile(model, [x], system="pod4").stages) == 3
+    assert not pando.torch.profile(model, [x], system="pod4", stages=1).stages
+
+
 def test_values_carry_the_names_of_modules():
     class Model(torch.nn.Module):
         def __init__(self):
