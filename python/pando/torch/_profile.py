@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .._predict import profile_program
+from .._predict import profile_program, stage_ends
 from ._capture import capture
 from ._trainer import Trainer, optimizer_named
 
@@ -82,41 +82,35 @@ def profile(
     not matter.
 
     `train` predicts a step of training instead of inference: forward and backward pass from the loss that the module
-    returns, and the update by `optimizer`, whose state stays on the machine, too. `stages` divides inference over so
-    many chips, balanced by the predicted time; unless told, as many as the module's `poptorch.BeginBlock`s name. `replicas` are
-    copies that run side by side; all chips of the system unless told (one in training). Further options are those of
-    `pando.profile`."""
-    program = _training_step(module, inputs, kwargs, optimizer) if train else _inference(module, inputs, kwargs)
-    if stages is None:
-        stages = 1 if train else _annotated_stages(module)
-    if train and replicas is None:
-        replicas = 1
+    returns, and the update by `optimizer`, whose state stays on the machine, too. Inference runs in a pipeline of as
+    many chips as there are blocks that `poptorch.BeginBlock` or `poptorch.Block` begins, cut where they begin; or of
+    `stages` chips, balanced by the predicted time. `replicas` are copies that run side by side; all chips of the system
+    unless told (one in training). Further options are those of `pando.profile`."""
+    if train:
+        *program, _ = _training_step(module, inputs, kwargs, optimizer)
+        replicas = 1 if replicas is None else replicas
+    else:
+        *program, regions = _inference(module, inputs, kwargs)
+        if stages is None:
+            options.setdefault("stage_end", stage_ends(program[0], regions))
     named = {"system": system, "stages": stages, "replicas": replicas, **options}
     return Prediction(lambda report: profile_program(*program, name="module", report=report, **named))
 
 
 def _inference(module, inputs, kwargs):
-    """What the module leaves in its buffers is no result of inference."""
-    captured = capture(module, inputs, kwargs, training=False)
+    """The module, its state, and where values are. What it leaves in its buffers is no result of inference."""
+    captured = capture(module, inputs, kwargs, training=False, prepare=_begin_on_first_chip)
     params = [one.value for one in (*captured.state, *captured.inputs)]
     program = captured.finish([one.value for one in captured.tensors], params)
-    return program, [one.name for one in captured.state], []
+    return program, [one.name for one in captured.state], [], captured.regions
+
+
+def _begin_on_first_chip(capture) -> None:
+    capture.region = 0
 
 
 def _training_step(module, inputs, kwargs, optimizer):
     if isinstance(optimizer, str):
         optimizer = optimizer_named(optimizer, module)
-    _, program, reads, writes, _ = Trainer(module, optimizer, None, "highest")._step(tuple(inputs), kwargs or {})
-    return program, reads, writes
-
-
-def _annotated_stages(module) -> int:
-    """By the marks that `poptorch.BeginBlock` leaves: hooks that know a chip's number, or else begin the next stage."""
-    hooks = [
-        hook
-        for part in (module.modules() if isinstance(module, torch.nn.Module) else ())
-        for hook in part._forward_pre_hooks.values()
-        if hasattr(hook, "ipu_id")
-    ]
-    chips = [hook.ipu_id for hook in hooks if hook.ipu_id is not None]
-    return max(chips) + 1 if chips else max(1, len(hooks))
+    captured, program, reads, writes, _ = Trainer(module, optimizer, None, "highest")._step(tuple(inputs), kwargs or {})
+    return program, reads, writes, captured.regions
