@@ -49,7 +49,10 @@ class Files:
     def _cache_key(self, arguments):
         """The digest of the call: None, with a line in the log, if something has none."""
         try:
-            return fingerprint(self._user_model, self._training, _shapes(arguments), *self._options_that_decide())
+            around = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.is_grad_enabled()
+            return fingerprint(
+                self._user_model, self._training, around, _shapes(arguments), *self._options_that_decide()
+            )
         except Unknown as unknown:
             _logging.logger.debug("The model is not cached: there is no digest of %s", unknown)
             return None

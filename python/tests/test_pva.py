@@ -123,6 +123,28 @@ def test_traces(tmp_path):
     assert (inner.label, inner.duration, [one.label for one in inner.children()]) == ("inner", 3, ["innermost"])
 
 
+def test_trace_points_of_poptorch(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    profiling = pytest.importorskip("poptorch").profiling
+    monkeypatch.setenv("PVTI_OPTIONS", json.dumps({"enable": "true", "directory": str(tmp_path)}))
+    monkeypatch.setattr(profiling, "_events", [])
+    channel = profiling.Channel("mine")
+
+    class Worker:
+        def work(self):
+            with channel.tracepoint("inside"):
+                return 7
+
+    worker = Worker()
+    channel.instrument(worker, "work")
+    assert worker.work() == 7
+    profiling._write()
+    (path,) = tmp_path.iterdir()
+    (process,) = pva.openTrace(str(path)).processes
+    (event,) = process.threads[0].events
+    assert (event.label, event.channel, [one.label for one in event.children()]) == ("work", "mine", ["inside"])
+
+
 @pytest.mark.parametrize("training", [False, True])
 def test_a_poptorch_program_writes_its_report(tmp_path, monkeypatch, training):
     torch = pytest.importorskip("torch")
