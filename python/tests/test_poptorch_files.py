@@ -184,6 +184,29 @@ def test_a_training_step_goes_on_in_another_executor(tmp_path, calls):
     assert not calls
 
 
+def test_what_decides_has_a_digest():
+    from poptorch._fingerprint import Unknown, fingerprint
+
+    def model(factor=2, constant=1.0, held=None):
+        net = Net()
+        net.constant, net.held = torch.full((2,), constant), held
+        net.forward = lambda x: x * factor + net.constant
+        return net
+
+    same = fingerprint(model())
+    assert fingerprint(model()) == same
+    assert len({same, fingerprint(model(factor=3)), fingerprint(model(constant=2.0)), fingerprint(model(held="x")),
+                fingerprint(model().half()), fingerprint(model().eval()), fingerprint(Net())}) == 7
+    trained = model()
+    with torch.no_grad():
+        trained.layer.weight.zero_()
+    assert fingerprint(trained) == same
+    import threading
+
+    with pytest.raises(Unknown):
+        fingerprint(model(held=threading.Lock()))
+
+
 def test_foreign_files_are_refused(exported, tmp_path):
     _, path = exported
     data = open(path, "rb").read()

@@ -47,6 +47,10 @@ def test_a_report_says_what_the_prediction_says(tmp_path):
     assert compilation.tiles[fullest].memory.category.vertexCode.total == fields["memory"]["code"]
     assert compilation.graph.numComputeSets == len(compilation.computeSets) > 0
     assert "Pando" in report.poplarVersion.string
+    peak = max(step.notAlwaysLiveMemoryForTile(step.tile).bytes for step in compilation.livenessProgramSteps)
+    assert peak + fields["memory"]["always_live"] == fields["memory"]["max_used"]
+    (weights,) = compilation.alwaysLiveVariables
+    assert weights.name == "w" and weights.size % (4 * 64 * 32) == 0  # copies count
 
 
 def test_programs_are_visited_by_type(tmp_path):
