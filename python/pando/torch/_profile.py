@@ -49,8 +49,21 @@ class Prediction(Mapping):
         return f"Prediction({json.dumps(self._fields, indent=2)})"
 
     def _repr_html_(self) -> str:
-        """A table, for notebooks."""
-        return f"<table>{''.join(_rows(self._fields))}</table>"
+        """Tables, for notebooks: everything, and the operations that take longest."""
+        return f"<table>{''.join(_rows(self._fields))}</table>{_slowest(self._fields.get('operations', []))}"
+
+
+def _slowest(operations: Sequence[Mapping[str, Any]], count: int = 10) -> str:
+    """A bar per operation, as long as its share of the run."""
+    total = sum(one["cycles"] for one in operations) or 1
+    first = sorted(operations, key=lambda one: -one["cycles"])[:count]
+    rows = "".join(
+        f"<tr><td style='text-align:left'>{html.escape(one['name'])}</td><td>{one['cycles']:,}</td>"
+        f"<td><div style='background:#5b8def;height:0.8em;width:{200 * one['cycles'] / total:.0f}px'></div></td></tr>"
+        for one in first
+    )
+    head = f"<tr><th>{len(first)} of {len(operations)} operations</th><th>cycles</th><th>share of the run</th></tr>"
+    return f"<table>{head}{rows}</table>" if first else ""
 
 
 def _rows(fields: Mapping[str, Any], prefix: str = ""):
@@ -58,8 +71,11 @@ def _rows(fields: Mapping[str, Any], prefix: str = ""):
         label = html.escape(f"{prefix}{name.replace('_', ' ')}")
         if isinstance(value, Mapping):
             yield from _rows(value, f"{prefix}{name.replace('_', ' ')}: ")
+        elif value in ("", [], ()):
+            continue
         elif isinstance(value, (list, tuple)):
-            shown = html.escape(f"{len(value)} entries" if len(value) > 8 else ", ".join(map(str, value)))
+            is_long = len(value) > 8 or isinstance(value[0], Mapping)
+            shown = html.escape(f"{len(value)} entries" if is_long else ", ".join(map(str, value)))
             yield f"<tr><th style='text-align:left'>{label}</th><td>{shown}</td></tr>"
         else:
             shown = f"{value:,.6g}" if isinstance(value, float) else f"{value:,}" if type(value) is int else str(value)

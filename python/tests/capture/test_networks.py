@@ -91,7 +91,9 @@ def test_profile(tmp_path):
     model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 8))
     prediction = pando.torch.profile(model, [randn(16, 64)], system="m2000")
     assert prediction.fits and prediction["throughput_per_s"] > 0
-    assert "<table>" in prediction._repr_html_() and "throughput" in prediction._repr_html_()
+    text = prediction._repr_html_()
+    assert text.count("<table>") == text.count("</table>") == 2 and "throughput" in text
+    assert "dot/0.addmm.dot" in text and "&#x27;" not in text
     prediction.save(tmp_path / "report")
     assert (tmp_path / "report").stat().st_size > 0
 
