@@ -173,6 +173,9 @@ pub struct ProfileArgs {
     /// Pipeline stages
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub stages: u64,
+    /// End a stage with the operation that computes this value, instead of balancing them; again for the next stage
+    #[arg(long = "stage-end", value_name = "VALUE", conflicts_with = "stages")]
+    pub stage_ends: Vec<String>,
     /// Also compute the values tile by tile and compare them with the reference evaluator
     #[arg(long)]
     pub exact: bool,
@@ -185,6 +188,13 @@ pub struct ProfileArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+impl ProfileArgs {
+    /// Of the pipeline.
+    pub fn num_stages(&self) -> u64 {
+        if self.stage_ends.is_empty() { self.stages } else { self.stage_ends.len() as u64 + 1 }
+    }
 }
 
 #[derive(ClapArgs)]

@@ -25,7 +25,7 @@ pub use place::{Placed, place};
 pub use plan::{Plan, plan, print_plan};
 pub use precision::{Precision, with_precision};
 pub use prepare::{inline_calls, supported};
-pub use stages::{End, Stage, rebalance, split};
+pub use stages::{End, Stage, rebalance, split, split_after};
 
 use pando_base::Result;
 use pando_graph::{Module, Op};

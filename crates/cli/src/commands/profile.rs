@@ -70,7 +70,7 @@ fn predict_model(
     progress: &Progress,
 ) -> Result<Prediction> {
     let file = args.model.model.display().to_string();
-    let options = lower_options(&args.options, machine, args.stages)?;
+    let options = lower_options(&args.options, machine, args.num_stages())?;
     let replicas = if args.train { 1 } else { options.replicas };
     let options = Options { replicas, ..options };
     progress.pass("compiling");
@@ -109,7 +109,7 @@ fn predict_model(
 pub fn predict_program(module: Module, state: Vec<(usize, usize)>, args: &ProfileArgs) -> Result<Prediction> {
     refuse_in_training(args, !state.is_empty())?;
     let machine = pando_machine::load(&args.options.system)?;
-    let options = Options { state, ..lower_options(&args.options, &machine, args.stages)? };
+    let options = Options { state, ..lower_options(&args.options, &machine, args.num_stages())? };
     let module = prepared(module, &args.options)?;
     let trust = match options.state.is_empty() {
         true => pando_validate::trust(pando_validate::kind_of_graph(&module))?,
@@ -138,7 +138,7 @@ fn refuse_unavailable(args: &ProfileArgs) -> Result<()> {
 fn refuse_in_training(args: &ProfileArgs, train: bool) -> Result<()> {
     let refuse = |what: &str| Err(Error::new(format!("--train {what}")));
     match train {
-        true if args.stages > 1 => {
+        true if args.num_stages() > 1 => {
             refuse("--stages: a training step cannot be divided over chips yet; use 1")
         }
         true if args.options.replicas.is_some_and(|replicas| replicas > 1) => {
@@ -180,8 +180,8 @@ fn profile_graph(
         let states = step.names.into_iter().enumerate().map(|(at, name)| (name, at));
         outputs.extend(states);
     }
-    if args.stages > 1 {
-        let pipeline = Pipeline::compile(&module, machine, &options, args.stages, progress)?;
+    if args.num_stages() > 1 {
+        let pipeline = Pipeline::compile(&module, machine, &options, args, progress)?;
         progress.pass("predicting");
         let mut profile = pipeline.profile(machine, items, args.options.iterations.unwrap_or(0));
         count_call(&mut profile, machine, args);
@@ -232,7 +232,7 @@ fn profile_tile(program: &Program, machine: &Machine, args: &ProfileArgs) -> Res
         || !args.given.inputs.is_empty()
         || options.micro_batch.is_some()
         || args.exact
-        || args.stages > 1
+        || args.num_stages() > 1
         || args.train
         || options.iterations.is_some_and(|iterations| iterations > 1)
         || options.io_tiles > 0
