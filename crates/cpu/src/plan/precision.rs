@@ -4,7 +4,9 @@
 use super::Planner;
 use super::product::is_summed_in_f32;
 use crate::isa::TileUnit;
-use crate::kernel::gemm::{Tiles, Word, bf16_tiles, byte_tiles, is_tame, three_parts_pay, word_tiles};
+use crate::kernel::gemm::{
+    Tiles, Word, bf16_tiles, byte_tiles, f16_tiles, is_tame, three_parts_pay, word_tiles,
+};
 use crate::kernel::half;
 use crate::options::MatmulPrecision;
 use crate::view::View;
@@ -26,6 +28,7 @@ impl Planner<'_> {
             (DType::U8, DType::I32) => {
                 byte_tiles(unit).or(word_tiles(isa, Word::I8)).or(word_tiles(isa, Word::I16))
             }
+            (_, DType::F16) => f16_tiles(isa),
             // Products of two bf16 are exact.
             (DType::BF16, DType::BF16) => bf16(),
             (DType::F32, rhs) if is_summed_in_f32(rhs) && precision == MatmulPrecision::Medium => bf16(),

@@ -158,7 +158,7 @@ impl Planner<'_> {
         if !self.is_steady(&view) || batch != 1 {
             return (view, Right::Strided(matrix));
         }
-        let elements = n.next_multiple_of(tiles.columns) * tiles.parts * tiles.words(k);
+        let elements = n.div_ceil(tiles.columns) * tiles.panel_words(k);
         let packing = Packing::Right { matrix, k, n, tiles };
         (self.packed(packing, view, elements), Right::Packed)
     }

@@ -62,6 +62,8 @@ pub struct Tiles {
     pub kernels: &'static [TileLoop],
     /// What elements of the sides are.
     pub word: Word,
+    /// Panels hold f16 in place of words of f32.
+    pub half: bool,
     /// Numbers whose sum an operand is: see `words.rs`.
     pub parts: usize,
     /// The words of k are a multiple of it, zeros if need be. Where it is more than one, words of a are neighbours,
@@ -96,6 +98,16 @@ impl Tiles {
         k.div_ceil(self.word.steps()).next_multiple_of(self.granule)
     }
 
+    /// Words between steps of a packed panel.
+    pub fn step_words(&self) -> usize {
+        if self.half { self.columns / 2 } else { self.columns }
+    }
+
+    /// Words of a packed panel.
+    pub fn panel_words(&self, k: usize) -> usize {
+        self.parts * self.words(k) * self.step_words()
+    }
+
     /// Steps of k in a pass.
     pub fn pass(&self) -> usize {
         self.pass_words * self.word.steps()
@@ -123,6 +135,21 @@ pub fn tiles(isa: Isa) -> &'static Tiles {
 #[cfg(not(target_arch = "x86_64"))]
 pub fn tiles(_isa: Isa) -> &'static Tiles {
     &tiles::PORTABLE
+}
+
+/// The tiles of f32 whose panels are f16, if the level has them.
+#[cfg(target_arch = "x86_64")]
+pub fn f16_tiles(isa: Isa) -> Option<&'static Tiles> {
+    match isa {
+        Isa::Avx512 => Some(&tiles::AVX512_F16),
+        Isa::Avx2 if is_x86_feature_detected!("f16c") => Some(&tiles::AVX2_F16),
+        _ => None,
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub fn f16_tiles(_isa: Isa) -> Option<&'static Tiles> {
+    None
 }
 
 /// `rows` cut into tiles of nearly equal height, each at most `most`.

@@ -85,6 +85,10 @@ unsafe fn word_of(
 /// The elements lie in memory; `to` has room for them, and `columns` is at most a panel's.
 pub unsafe fn pack_words(from: Source, tiles: &Tiles, k: usize, columns: usize, to: *mut f32) {
     let (word, width, words) = (tiles.word, tiles.columns, tiles.words(k));
+    if tiles.half {
+        // SAFETY: passed on.
+        return unsafe { pack_halves(from, k, columns, width, to.cast()) };
+    }
     if word == Word::F32 {
         // SAFETY: passed on.
         return unsafe { pack_b(from, k, columns, width, to) };
@@ -104,6 +108,23 @@ pub unsafe fn pack_words(from: Source, tiles: &Tiles, k: usize, columns: usize, 
                 }
                 std::slice::from_raw_parts_mut(to.add(columns), width - columns).fill(0);
             }
+        }
+    }
+}
+
+/// As f16, which `from` is.
+///
+/// # Safety
+/// As [`pack_words`].
+unsafe fn pack_halves(from: Source, k: usize, columns: usize, width: usize, to: *mut u16) {
+    for step in 0..k {
+        // SAFETY: steps and columns are inside the panel.
+        unsafe {
+            let to = to.add(step * width);
+            for column in 0..columns {
+                *to.add(column) = from.at(step, column).address.cast::<u16>().read();
+            }
+            std::slice::from_raw_parts_mut(to.add(columns), width - columns).fill(0);
         }
     }
 }

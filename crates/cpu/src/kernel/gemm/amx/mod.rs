@@ -34,6 +34,7 @@ const fn tiles_of<U: Unit>(kernels: &'static [TileLoop], word: Word, parts: usiz
         columns: 2 * SIDE,
         kernels,
         word,
+        half: false,
         parts,
         granule: SIDE,
         pass_words: PASS_WORDS,
