@@ -381,6 +381,16 @@ fn sizes_may_depend_on_the_inputs_values() {
             assert_eq!((output["min"].as_f64(), output["max"].as_f64()), (Some(expect[0]), Some(expect[1])));
         }
     }
+    let of = |value: &str| {
+        let args =
+            ["profile", "models/above.onnx", "--system", "tiny4", "--dim", "N=6", "--input", value, "--json"];
+        pando(&args)
+    };
+    assert_eq!(json(&of("x=0.75"))["decided_by_inputs"], true);
+    // None is above a half: an output without elements has no layout.
+    let none = of("x=0.25");
+    assert_eq!(none.status, 1);
+    assert!(none.stderr.contains("and with these inputs"), "{}", none.stderr);
     let run = pando(&["run", "models/above.onnx"]);
     assert_eq!(run.status, 1);
     assert!(run.stderr.contains("--dim N="), "{}", run.stderr);

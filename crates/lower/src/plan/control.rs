@@ -47,6 +47,7 @@ impl Planner<'_> {
             users: first_users(target),
             balanced: std::mem::take(&mut self.balanced),
             matmuls: std::mem::take(&mut self.matmuls),
+            convs: std::mem::take(&mut self.convs),
         };
         let params = || target.params[skip..].iter().zip(operands);
         for (&param, &operand) in params() {
@@ -55,7 +56,7 @@ impl Planner<'_> {
         }
         planner.nodes();
         let plan = planner.plan;
-        (self.balanced, self.matmuls) = (planner.balanced, planner.matmuls);
+        (self.balanced, self.matmuls, self.convs) = (planner.balanced, planner.matmuls, planner.convs);
         for (&param, &operand) in params() {
             let wanted: Layout = plan.layouts[param].clone().expect("every value is planned");
             self.want(operand, &wanted);

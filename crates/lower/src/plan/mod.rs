@@ -8,6 +8,7 @@
 mod along;
 mod control;
 mod conv;
+mod conv_split;
 mod fuse;
 mod gather;
 mod matmul;
@@ -72,6 +73,7 @@ pub fn plan(module: &Module, machine: &Machine, options: &Options) -> Result<Pla
         users: first_users(func),
         balanced: FxHashMap::default(),
         matmuls: FxHashMap::default(),
+        convs: FxHashMap::default(),
     };
     planner.nodes();
     Ok(planner.plan)
@@ -98,6 +100,7 @@ pub(crate) struct Planner<'a> {
     users: SideTable<ValueId, Option<NodeId>>,
     balanced: FxHashMap<(Shape, DType), Layout>,
     matmuls: FxHashMap<String, MatmulPlan>,
+    convs: FxHashMap<String, ConvPlan>,
 }
 
 impl Planner<'_> {

@@ -61,9 +61,10 @@ fn print_method(method: &Method) -> String {
             )
         }
         Method::Conv(plan) => {
-            let [input, batch, height, width, output] = plan.parts;
+            let [input, kernel, batch, height, width, output] = plan.parts;
             format!(
-                "  split input_channels={input} batch={batch} field={height}x{width} output_channels={output}{} cycles={} temporary={}",
+                "  {} split input_channels={input} kernel={kernel} batch={batch} field={height}x{width} output_channels={output}{} cycles={} temporary={}",
+                plan.attrs.method.name(),
                 print_stages(&plan.stages),
                 plan.cost.cycles(),
                 plan.cost.temporary_bytes

@@ -76,7 +76,8 @@ pub enum Kernel {
     RowDot,
     /// `input [n, c, spatial…], weights [o, c/groups, kernel…], out [n, o, spatial…]` on the matrix unit.
     /// Blocks are placed by their global indices: output `y` reads input `y·stride − pad + k·dilation`;
-    /// what lies outside the input's *variable* counts as zero.
+    /// what lies outside the input's *variable* counts as zero. Unfolding takes one more operand, which it
+    /// fills with the windows.
     Conv(ConvAttrs),
     /// `data, indices (any integer type), out`: `out` has `axis` of `data` replaced by the dimensions of
     /// `indices`. Indices are clamped to `[0, size)`; rows outside the block at hand give zero.
@@ -148,6 +149,32 @@ pub struct ConvAttrs {
     pub kernel_dilation: SmallVec<[u64; 2]>,
     pub groups: u64,
     pub partials: DType,
+    pub method: ConvMethod,
+}
+
+/// How a vertex computes a convolution.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ConvMethod {
+    /// A kernel position after the other.
+    #[default]
+    Positions,
+    /// As a matrix product over input channels and kernel positions together, where each tile has one output
+    /// position, whose window is the whole block of the input.
+    Product,
+    /// The same anywhere: the window of every output is first written out.
+    Unfolded,
+}
+
+impl ConvMethod {
+    pub const ALL: [ConvMethod; 3] = [ConvMethod::Positions, ConvMethod::Product, ConvMethod::Unfolded];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            ConvMethod::Positions => "positions",
+            ConvMethod::Product => "product",
+            ConvMethod::Unfolded => "unfolded",
+        }
+    }
 }
 
 impl Kernel {
@@ -218,6 +245,7 @@ impl Kernel {
                 }
             }
             Kernel::Merge { ordered: true, .. } => &[In, In, In, In, Out, Out, Out],
+            Kernel::Conv(ConvAttrs { method: ConvMethod::Unfolded, .. }) => &[In, In, Out, Out],
             Kernel::Binary(_)
             | Kernel::Compare(_)
             | Kernel::MatMul { .. }

@@ -1,7 +1,8 @@
 //! Kernel names and attributes in text: `reduce.sum{axes=[1]}`.
 
 use crate::kernel::{
-    Codelet, ConvAttrs, Dims, Kernel, MapAttrs, MapFn, MapStep, ScanAttrs, ScatterAttrs, WindowAttrs,
+    Codelet, ConvAttrs, ConvMethod, Dims, Kernel, MapAttrs, MapFn, MapStep, ScanAttrs, ScatterAttrs,
+    WindowAttrs,
 };
 use pando_base::lexer::{Cursor, TokenKind};
 use pando_base::random::Distribution;
@@ -58,12 +59,16 @@ pub fn print_attributes(kernel: &Kernel) -> String {
 
 fn print_conv(attrs: &ConvAttrs) -> String {
     format!(
-        "strides={} padding={} dilation={} groups={} partials={}",
+        "strides={} padding={} dilation={} groups={} partials={}{}",
         list(&attrs.strides),
         list(&attrs.padding_low),
         list(&attrs.kernel_dilation),
         attrs.groups,
-        attrs.partials
+        attrs.partials,
+        match attrs.method {
+            ConvMethod::Positions => String::new(),
+            method => format!(" method=\"{}\"", method.name()),
+        }
     )
 }
 
@@ -284,6 +289,7 @@ impl Attributes {
                 kernel_dilation: self.sizes("dilation")?,
                 groups: self.int("groups")?,
                 partials: self.dtype("partials")?,
+                method: self.conv_method()?,
             }),
             "gather" => Kernel::Gather { axis: self.int("axis")?, size: self.int("size")? },
             "iota" => Kernel::Iota { axis: self.int("axis")? },
@@ -363,6 +369,17 @@ impl Attributes {
             Value::Ints(values) if values.is_empty() => Ok(Pairs::new()),
             _ => Err(self.wrong(name, "a list of pairs such as [1:0]")),
         }
+    }
+
+    fn conv_method(&mut self) -> Result<ConvMethod> {
+        if !self.values.contains_key("method") {
+            return Ok(ConvMethod::default());
+        }
+        let named = match self.take("method")? {
+            Value::Text(name) => ConvMethod::ALL.into_iter().find(|method| method.name() == name),
+            _ => None,
+        };
+        named.ok_or_else(|| self.wrong("method", "\"positions\", \"product\" or \"unfolded\""))
     }
 
     fn codelet(&mut self) -> Result<Codelet> {
