@@ -152,7 +152,11 @@ fn native_options(args: &RunArgs, threads: usize) -> pando_cpu::CompileOptions {
         MatmulPrecision::High => pando_cpu::MatmulPrecision::High,
         MatmulPrecision::Medium => pando_cpu::MatmulPrecision::Medium,
     };
-    pando_cpu::CompileOptions { threads, matmul_precision, ..pando_cpu::CompileOptions::default() }
+    let options = pando_cpu::CompileOptions { threads, matmul_precision, ..Default::default() };
+    match args.no_amx {
+        true => pando_cpu::CompileOptions { tile_unit: pando_cpu::TileUnit::None, ..options },
+        false => options,
+    }
 }
 
 fn types_of(model: &GraphModel) -> Vec<TensorType> {

@@ -8,6 +8,7 @@
 use super::math;
 use super::number::Number;
 use super::smooth;
+use super::waves;
 use crate::isa::Isa;
 use crate::recognise::Activation;
 use pando_base::{BinaryFn, CompareFn, DType, UnaryFn};
@@ -288,6 +289,8 @@ pub fn unary(isa: Isa, func: UnaryFn, dtype: DType) -> Option<UnaryLoop> {
             UnaryFn::Exp => smooth::smooth::<smooth::Exp>(isa),
             UnaryFn::Tanh => smooth::smooth::<smooth::Tanh>(isa),
             UnaryFn::Erf => smooth::smooth::<smooth::Erf>(isa),
+            UnaryFn::Sin => Some(waves::sin(isa)),
+            UnaryFn::Cos => Some(waves::cos(isa)),
             _ => None,
         };
         let all = smooth.or(by_func!(
@@ -296,7 +299,7 @@ pub fn unary(isa: Isa, func: UnaryFn, dtype: DType) -> Option<UnaryLoop> {
             UnaryFn,
             isa,
             func,
-            [Neg, Abs, Sign, Floor, Ceil, Round, Exp, Expm1, Log, Log1p, Sqrt, Sin, Cos, Tanh, Erf]
+            [Neg, Abs, Sign, Floor, Ceil, Round, Exp, Expm1, Log, Log1p, Sqrt, Tanh, Erf]
         ));
         return all.filter(|_| !matches!(dtype, DType::F8(..)));
     }

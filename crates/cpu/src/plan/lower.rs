@@ -217,6 +217,7 @@ impl Planner<'_> {
                 self.conv(conv, operands, ty)
             }
             Op::Conv(conv) if is_whole_conv(&operands, ty) => self.conv(conv, operands, ty),
+            Op::Conv(conv) if is_word_conv(&operands, ty) => self.word_conv(conv, operands, ty),
             _ => return self.fallback(op, node, operands),
         }]
     }
@@ -299,4 +300,9 @@ fn is_of_bytes(operands: &[View]) -> bool {
 /// Of whole numbers in f32: see `quantised.rs`.
 fn is_whole_conv(operands: &[View], ty: &FlatType) -> bool {
     operands.iter().all(|view| view.dtype == DType::F32) && ty.dtype == DType::I32 && ty.sizes.len() <= 5
+}
+
+/// Of words of four channels: see `quantised.rs`.
+fn is_word_conv(operands: &[View], ty: &FlatType) -> bool {
+    operands.iter().all(|view| view.dtype == DType::U32) && ty.dtype == DType::I32 && ty.sizes.len() <= 5
 }

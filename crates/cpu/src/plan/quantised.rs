@@ -1,12 +1,13 @@
 //! Products and convolutions of quantised numbers. Importers subtract zero points in i32 and multiply what is left;
-//! here a flat function is rewritten so that bytes are multiplied as such, and so that convolutions are those of f32
-//! wherever that is exact.
+//! here a flat function is rewritten so that bytes are multiplied as such, or convolutions are those of f32 where that
+//! is exact.
 //!
 //! `(x - zero) · w = x · w - zero · sums(w)`, where `sums` are over the contracted axes: constant for constant weights.
 //!
 //! Before: any flat function. After: one with the same results, bit for bit, whose dots may be of (u8, i32) with a
-//! constant right side that fits i8, and whose convolutions may be of f32 with results in i32, operands and products
-//! being small enough for the exact sums that these are. Cost: linear.
+//! constant right side that fits i8; whose convolutions may be of (u32, u32) with results in i32, each word being four
+//! channels, u8 of the input and i8 of the kernel; or of f32 with results in i32, operands and products being small
+//! enough for exact sums in parts. Cost: linear.
 
 use super::layout::dims;
 use super::range::{is_constant, range};
@@ -14,7 +15,7 @@ use crate::constants::Constant;
 use crate::flat::{Flat, FlatNode, FlatType, ValueIndex, Work};
 use crate::view::Sizes;
 use pando_base::{BinaryFn, DType, ReduceFn, Shape, Tensor};
-use pando_graph::{Conv, Dot, Op};
+use pando_graph::{Conv, Dot, Op, Pad, Slice};
 use std::sync::Arc;
 
 /// Integers up to here are exact in f32.
@@ -30,15 +31,21 @@ enum Plan {
         x: ValueIndex,
         zero: Option<ValueIndex>,
     },
+    /// A convolution of words of channels.
+    Words {
+        x: ValueIndex,
+        zero: Option<ValueIndex>,
+    },
     /// A convolution in f32; whether its sums are exact in it, too.
     F32 {
         exact: bool,
     },
 }
 
-pub fn quantised(flat: Flat) -> Flat {
+/// `has_words`: whether convolutions of words are to be had.
+pub fn quantised(flat: Flat, has_words: bool) -> Flat {
     let makers = flat.makers();
-    let plans: Vec<Plan> = flat.nodes.iter().map(|node| plan(&flat, &makers, node)).collect();
+    let plans: Vec<Plan> = flat.nodes.iter().map(|node| plan(&flat, &makers, node, has_words)).collect();
     if plans.iter().all(|plan| matches!(plan, Plan::Keep)) {
         return flat;
     }
@@ -48,6 +55,7 @@ pub fn quantised(flat: Flat) -> Flat {
         rewriter.name = node.name.clone();
         match (plan, &node.work) {
             (Plan::Bytes { x, zero }, Work::Op(Op::Dot(dot))) => rewriter.bytes(dot, &node, x, zero),
+            (Plan::Words { x, zero }, Work::Op(Op::Conv(conv))) => rewriter.words(conv, &node, x, zero),
             (Plan::F32 { exact }, Work::Op(Op::Conv(conv))) => rewriter.conv(conv, &node, exact),
             _ => rewriter.new.nodes.push(node),
         }
@@ -55,30 +63,41 @@ pub fn quantised(flat: Flat) -> Flat {
     rewriter.new
 }
 
-fn plan(flat: &Flat, makers: &[Option<usize>], node: &FlatNode) -> Plan {
+fn plan(flat: &Flat, makers: &[Option<usize>], node: &FlatNode, has_words: bool) -> Plan {
     let is_i32 = |value: &ValueIndex| flat.values[*value].dtype == DType::I32;
     if !node.operands.iter().chain(&node.results).all(is_i32) {
         return Plan::Keep;
     }
     let bounds = |operand: usize| range(flat, makers, node.operands[operand]);
+    let small = |(low, high): (i64, i64)| low >= i8::MIN.into() && high <= i8::MAX.into();
     match &node.work {
         Work::Op(Op::Dot(dot)) => {
             let constant = dot.batch.is_empty()
                 && is_constant(flat, makers, node.operands[1])
                 && !is_constant(flat, makers, node.operands[0]);
-            let small = |(low, high): (i64, i64)| low >= i8::MIN.into() && high <= i8::MAX.into();
             match centred(flat, makers, node.operands[0]) {
                 Some((x, zero)) if constant && bounds(1).is_some_and(small) => Plan::Bytes { x, zero },
                 _ => Plan::Keep,
             }
         }
-        Work::Op(Op::Conv(_)) => {
+        Work::Op(Op::Conv(conv)) => {
+            let w_sizes = &flat.values[node.operands[1]].sizes;
+            let whole = w_sizes.len() > 2
+                && (w_sizes[1] > 0 && w_sizes[1] % 4 == 0
+                    || conv.groups == 1 && (1..4).contains(&w_sizes[1]));
+            let suits = has_words && whole && is_constant(flat, makers, node.operands[1]);
+            if suits
+                && bounds(1).is_some_and(small)
+                && let Some((x, zero)) = centred(flat, makers, node.operands[0])
+            {
+                return Plan::Words { x, zero };
+            }
             let magnitude = |operand: usize| bounds(operand).map(|(low, high)| low.abs().max(high.abs()));
             let (Some(x), Some(w)) = (magnitude(0), magnitude(1)) else { return Plan::Keep };
             if x.max(w) > CENTRED {
                 return Plan::Keep;
             }
-            let terms: usize = flat.values[node.operands[1]].sizes[1..].iter().product();
+            let terms: usize = w_sizes[1..].iter().product();
             Plan::F32 { exact: x * w * terms as i64 <= EXACT }
         }
         _ => Plan::Keep,
@@ -192,6 +211,80 @@ impl Rewriter {
             None => offset,
         };
         (x, Some(zero))
+    }
+
+    fn words(&mut self, conv: &Conv, node: &FlatNode, x: ValueIndex, zero: Option<ValueIndex>) {
+        let (w, result) = (node.operands[1], node.results[0]);
+        let sizes = self.sizes(result);
+        let (mut x, zero) = self.unsigned(x, zero);
+        let mut conv = conv.clone();
+        if let Some(zero) = zero {
+            x = self.padded(&mut conv, x, zero);
+        }
+        // A signed byte is its lowest bits.
+        let bytes = self.convert(w, DType::U8);
+        let operands = vec![self.words_of(x), self.words_of(bytes)];
+        let Some(zero) = zero else {
+            self.push(Work::Op(Op::Conv(conv)), operands, result);
+            return;
+        };
+        let sums = self.op(Op::Conv(conv), operands, DType::I32, &sizes);
+        let axes: Vec<usize> = (1..sizes.len()).collect();
+        let kernels = self.op(Op::Reduce { func: ReduceFn::Sum, axes }, vec![w], DType::I32, &sizes[1..2]);
+        let kernels =
+            self.op(Op::Broadcast { dims: dims(&sizes), axes: vec![1] }, vec![kernels], DType::I32, &sizes);
+        let zero = self.spread(zero, &sizes);
+        let less = self.op(Op::Binary(BinaryFn::Mul), vec![kernels, zero], DType::I32, &sizes);
+        self.push(Work::Op(Op::Binary(BinaryFn::Sub)), vec![sums, less], result);
+    }
+
+    /// With the convolution's padding around it: what is padded is zero once the zero point is subtracted.
+    fn padded(&mut self, conv: &mut Conv, x: ValueIndex, zero: ValueIndex) -> ValueIndex {
+        let plain = conv.padding.iter().all(|&pair| pair == (0, 0));
+        let dense = conv.input_dilation.iter().all(|&step| step == 1);
+        if plain && dense {
+            return x;
+        }
+        let mut sizes = self.sizes(x);
+        let mut pad = Pad { low: vec![0; 2], high: vec![0; 2], interior: vec![0; 2] };
+        for (axis, pair) in conv.padding.iter_mut().enumerate() {
+            let (low, high) = std::mem::take(pair);
+            let step = std::mem::replace(&mut conv.input_dilation[axis], 1);
+            pad.low.push(low);
+            pad.high.push(high);
+            pad.interior.push(step - 1);
+            let dense = (sizes[axis + 2].max(1) as i64 - 1) * step as i64 + i64::from(sizes[axis + 2] > 0);
+            sizes[axis + 2] = (dense + low + high).max(0) as usize;
+        }
+        let zero = self.spread(zero, &[]);
+        let filler = self.convert(zero, DType::U8);
+        self.op(Op::Pad(pad), vec![x, filler], DType::U8, &sizes)
+    }
+
+    /// Four neighbouring channels (axis 1) as one word, the first lowest.
+    fn words_of(&mut self, x: ValueIndex) -> ValueIndex {
+        let sizes = self.sizes(x);
+        let mut to = sizes.clone();
+        to[1] = sizes[1].div_ceil(4);
+        let mut words = None;
+        for byte in 0..sizes[1].min(4) {
+            let mut slice =
+                Slice { begin: vec![0; sizes.len()], end: dims(&sizes), step: vec![1; sizes.len()] };
+            (slice.begin[1], slice.step[1]) = (byte as u64, 4);
+            let bytes = self.op(Op::Slice(slice), vec![x], DType::U8, &to);
+            let bytes = self.convert(bytes, DType::U32);
+            let tensor = Tensor::from_ints(DType::U32, Shape::default(), &[1 << (8 * byte)]);
+            let factor = self.value(DType::U32, &[]);
+            let factor = self.push(Work::Constant(Constant::new(tensor)), Vec::new(), factor);
+            let op = Op::Broadcast { dims: dims(&to), axes: Vec::new() };
+            let factor = self.op(op, vec![factor], DType::U32, &to);
+            let part = self.op(Op::Binary(BinaryFn::Mul), vec![bytes, factor], DType::U32, &to);
+            words = Some(match words {
+                Some(words) => self.op(Op::Binary(BinaryFn::Add), vec![words, part], DType::U32, &to),
+                None => part,
+            });
+        }
+        words.expect("convolutions have channels")
     }
 
     fn conv(&mut self, conv: &Conv, node: &FlatNode, exact: bool) {

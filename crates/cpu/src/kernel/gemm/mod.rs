@@ -19,7 +19,7 @@ mod words;
 
 pub use amx::{bf16_tiles, byte_tiles, is_there as has_tile_unit, three_parts_pay};
 pub use pack::{Source, copy_few, copy_row, copy_rows, interleave, pack_a, pack_b, prefetch};
-pub use word_tiles::word_tiles;
+pub use word_tiles::{window_tiles, word_tiles};
 pub use words::{Word, copy_words, is_tame, pack_words, unpack_words};
 
 use crate::isa::Isa;
