@@ -166,6 +166,9 @@ fn types_of(model: &GraphModel) -> Vec<TensorType> {
 /// With the engine for this computer, which gets the module: so weights are held once, as it wants them.
 fn native_job<'a>(model: &'a mut GraphModel, args: &RunArgs, threads: usize) -> Result<Job<'a>> {
     let options = native_options(args, threads);
+    if let Some(problem) = pando_cpu::TileUnit::problem() {
+        note(problem);
+    }
     let used = options.matmul_precision.used(options.isa, options.tile_unit);
     if used != options.matmul_precision {
         note("--matmul-precision highest is used: this processor multiplies no faster with less");

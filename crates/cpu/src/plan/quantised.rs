@@ -4,8 +4,8 @@
 //!
 //! `(x - zero) · w = x · w - zero · sums(w)`, where `sums` are over the contracted axes: constant for constant weights.
 //!
-//! Before: any flat function. After: one with the same results, bit for bit, whose dots may be of (u8, i32) with a
-//! constant right side that fits i8; whose convolutions may be of (u32, u32) with results in i32, each word being four
+//! Before: any flat function. After: one with the same results, bit for bit, whose dots may be of (u8, i8 or i32) with a
+//! constant right side of i8, or that fits it; whose convolutions may be of (u32, u32) with results in i32, each word being four
 //! channels, u8 of the input and i8 of the kernel; or of f32 with results in i32, operands and products being small
 //! enough for exact sums in parts. Cost: linear.
 
@@ -30,6 +30,9 @@ enum Plan {
     Bytes {
         x: ValueIndex,
         zero: Option<ValueIndex>,
+        w: ValueIndex,
+        /// Of w, where they are cheap to make here.
+        sums: Option<Tensor>,
     },
     /// A convolution of words of channels.
     Words {
@@ -54,13 +57,31 @@ pub fn quantised(flat: Flat, has_words: bool) -> Flat {
     for (node, plan) in nodes.into_iter().zip(plans) {
         rewriter.name = node.name.clone();
         match (plan, &node.work) {
-            (Plan::Bytes { x, zero }, Work::Op(Op::Dot(dot))) => rewriter.bytes(dot, &node, x, zero),
+            (Plan::Bytes { x, zero, w, sums }, Work::Op(Op::Dot(dot))) => {
+                rewriter.bytes(dot, &node, (x, zero), (w, sums));
+            }
             (Plan::Words { x, zero }, Work::Op(Op::Conv(conv))) => rewriter.words(conv, &node, x, zero),
             (Plan::F32 { exact }, Work::Op(Op::Conv(conv))) => rewriter.conv(conv, &node, exact),
             _ => rewriter.new.nodes.push(node),
         }
     }
-    rewriter.new
+    without_unused(rewriter.new)
+}
+
+/// Without nodes whose results nobody reads any more.
+fn without_unused(mut flat: Flat) -> Flat {
+    let mut used = vec![false; flat.values.len()];
+    flat.results.iter().for_each(|&value| used[value] = true);
+    let mut kept = Vec::with_capacity(flat.nodes.len());
+    for node in flat.nodes.into_iter().rev() {
+        if node.results.is_empty() || node.results.iter().any(|&value| used[value]) {
+            node.operands.iter().for_each(|&value| used[value] = true);
+            kept.push(node);
+        }
+    }
+    kept.reverse();
+    flat.nodes = kept;
+    flat
 }
 
 fn plan(flat: &Flat, makers: &[Option<usize>], node: &FlatNode, has_words: bool) -> Plan {
@@ -76,7 +97,12 @@ fn plan(flat: &Flat, makers: &[Option<usize>], node: &FlatNode, has_words: bool)
                 && is_constant(flat, makers, node.operands[1])
                 && !is_constant(flat, makers, node.operands[0]);
             match centred(flat, makers, node.operands[0]) {
-                Some((x, zero)) if constant && bounds(1).is_some_and(small) => Plan::Bytes { x, zero },
+                Some((x, zero)) if constant && bounds(1).is_some_and(small) => {
+                    let bytes = constant_bytes(flat, makers, node.operands[1]);
+                    let sums = bytes.as_ref().and_then(|(_, tensor)| sums(dot, tensor));
+                    let w = bytes.map_or(node.operands[1], |(w, _)| w);
+                    Plan::Bytes { x, zero, w, sums }
+                }
                 _ => Plan::Keep,
             }
         }
@@ -124,7 +150,37 @@ fn centred(
     let zero = maker(node.operands[1]).filter(|node| matches!(node.work, Work::Op(Op::Broadcast { .. })))?;
     let scalar = zero.operands[0];
     let is_scalar = flat.values[scalar].sizes.iter().all(|&size| size == 1);
-    is_scalar.then_some((x, Some(scalar)))
+    let is_nothing = range(flat, makers, scalar) == Some((0, 0));
+    is_scalar.then_some((x, Some(scalar).filter(|_| !is_nothing)))
+}
+
+/// The constant of i8 that a value is nothing else than, and its elements.
+fn constant_bytes(flat: &Flat, makers: &[Option<usize>], value: ValueIndex) -> Option<(ValueIndex, Tensor)> {
+    let (w, None) = centred(flat, makers, value)? else { return None };
+    match makers[w].map(|node| &flat.nodes[node].work) {
+        Some(Work::Constant(constant)) if constant.dtype == DType::I8 => Some((w, constant.held()?)),
+        _ => None,
+    }
+}
+
+/// The sums over the contracted axis, if there is one.
+fn sums(dot: &Dot, w: &Tensor) -> Option<Tensor> {
+    let [(_, axis)] = dot.contract.as_slice() else { return None };
+    let sizes: Vec<u64> = w.shape().to_vec();
+    let inner: u64 = sizes[axis + 1..].iter().product();
+    let outer: u64 = sizes[..*axis].iter().product();
+    let (inner, steps) = (inner as usize, sizes[*axis] as usize);
+    let mut sums = vec![0i32; outer as usize * inner];
+    for (at, row) in w.bytes().chunks_exact(inner.max(1)).enumerate() {
+        let sums = &mut sums[at / steps.max(1) * inner..][..inner];
+        sums.iter_mut().zip(row).for_each(|(sum, &byte)| *sum = sum.wrapping_add((byte as i8).into()));
+    }
+    let mut free = sizes;
+    free.remove(*axis);
+    let mut tensor = Tensor::zeros(DType::I32, free);
+    let bytes = tensor.bytes_mut().chunks_exact_mut(4);
+    bytes.zip(&sums).for_each(|(to, sum)| to.copy_from_slice(&sum.to_ne_bytes()));
+    Some(tensor)
 }
 
 struct Rewriter {
@@ -171,8 +227,14 @@ impl Rewriter {
         self.push(Work::Constant(Constant::new(tensor)), Vec::new(), value)
     }
 
-    fn bytes(&mut self, dot: &Dot, node: &FlatNode, x: ValueIndex, zero: Option<ValueIndex>) {
-        let (w, result) = (node.operands[1], node.results[0]);
+    fn bytes(
+        &mut self,
+        dot: &Dot,
+        node: &FlatNode,
+        (x, zero): (ValueIndex, Option<ValueIndex>),
+        (w, columns): (ValueIndex, Option<Tensor>),
+    ) {
+        let result = node.results[0];
         let sizes = self.sizes(result);
         let (x, zero) = self.unsigned(x, zero);
         let Some(zero) = zero else {
@@ -184,7 +246,16 @@ impl Rewriter {
         let axes: Vec<usize> = dot.contract.iter().map(|pair| pair.1).collect();
         let free: Vec<usize> = (0..w_sizes.len()).filter(|axis| !axes.contains(axis)).collect();
         let free_sizes: Vec<usize> = free.iter().map(|&axis| w_sizes[axis]).collect();
-        let columns = self.op(Op::Reduce { func: ReduceFn::Sum, axes }, vec![w], DType::I32, &free_sizes);
+        let columns = match columns {
+            Some(tensor) => {
+                let value = self.value(DType::I32, &free_sizes);
+                self.push(Work::Constant(Constant::new(tensor)), Vec::new(), value)
+            }
+            None => {
+                let wide = self.convert(w, DType::I32);
+                self.op(Op::Reduce { func: ReduceFn::Sum, axes }, vec![wide], DType::I32, &free_sizes)
+            }
+        };
         let last = (sizes.len() - free.len()..sizes.len()).collect();
         let columns =
             self.op(Op::Broadcast { dims: dims(&sizes), axes: last }, vec![columns], DType::I32, &sizes);

@@ -17,7 +17,9 @@ mod transpose;
 mod word_tiles;
 mod words;
 
-pub use amx::{bf16_tiles, byte_tiles, is_there as has_tile_unit, three_parts_pay};
+pub use amx::{
+    Found, bf16_tiles, byte_tiles, found as tile_unit_found, is_there as has_tile_unit, three_parts_pay,
+};
 pub use pack::{Source, copy_few, copy_row, copy_rows, interleave, pack_a, pack_b, prefetch};
 pub use word_tiles::{window_tiles, word_tiles};
 pub use words::{Word, copy_words, is_tame, pack_words, unpack_words};

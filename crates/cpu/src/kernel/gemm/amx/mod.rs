@@ -17,7 +17,7 @@ mod kernel;
 mod processor;
 mod unit;
 
-pub use check::{is_there, three_parts_pay};
+pub use check::{Found, found, is_there, three_parts_pay};
 
 use super::{Session, TileLoop, Tiles, Word};
 use crate::isa::TileUnit;

@@ -9,13 +9,13 @@ use super::unit::{Product, Unit};
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 
-/// Whether processor and system have the unit, and the process may use it. Asks the system, so once.
+/// Whether the system has the unit's registers in mind, and gives the process leave to use it; the processor has one.
 pub fn is_permitted() -> bool {
-    has_unit() && system_saves_registers() && request_permission()
+    system_saves_registers() && request_permission()
 }
 
 /// CPUID leaf 7: AMX-BF16, AMX-TILE and AMX-INT8 are bits 22, 24 and 25 of EDX.
-fn has_unit() -> bool {
+pub fn has_unit() -> bool {
     const BITS: u32 = 1 << 22 | 1 << 24 | 1 << 25;
     __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & BITS == BITS
 }
