@@ -103,6 +103,9 @@ pub struct RunArgs {
     /// How precisely f32 products are computed, at least
     #[arg(long, value_enum, default_value_t = MatmulPrecision::Highest)]
     pub matmul_precision: MatmulPrecision,
+    /// Do without the processor's unit for products of tiles (AMX)
+    #[arg(long)]
+    pub no_amx: bool,
     /// Run this often and report the median time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub iterations: u64,

@@ -14,4 +14,5 @@ pub mod number;
 pub mod random;
 pub mod rows;
 pub mod smooth;
+pub mod waves;
 pub mod winograd;

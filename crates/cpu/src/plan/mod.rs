@@ -292,7 +292,7 @@ impl Planner<'_> {
         let whole = view.num_elements() as u64 == constant.shape.num_elements() && view.offset == 0;
         let panels = match packing {
             &Packing::Right { ref matrix, k, n, tiles }
-                if whole && constant.dtype == DType::F32 && tiles.word == Word::F32 =>
+                if whole && constant.dtype == DType::F32 && tiles.word == Word::F32 && !tiles.half =>
             {
                 let (bytes, row, column) = (Arc::clone(bytes), matrix.row, matrix.column);
                 Some(Panels { bytes, k, n, columns: tiles.columns, row, column })
