@@ -6,6 +6,7 @@ use crate::constants::{Constant, Constants};
 use crate::errors;
 use crate::gradients;
 use crate::kernel::gemm::window_tiles;
+use crate::kernel::row_gradients::Gradient;
 use crate::options::CompileOptions;
 use crate::plan::layout::{BlockedConv, blocked};
 use crate::plan::quantised::quantised;
@@ -61,6 +62,8 @@ pub enum Work {
     },
     /// Of an image and the gradient of its windows' maxima: see `step/conv/pool_gradient.rs`.
     PoolGradient(ReduceWindow),
+    /// Of what was kept, perhaps a scale, and the gradient of the result: gradients of the operands.
+    RowGradient(Gradient),
     /// A part of batch normalization over blocks.
     Norm(What),
     /// Images in blocks of channels from those of several phases of strides; see `step/conv/interleave.rs`.

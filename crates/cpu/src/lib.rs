@@ -49,9 +49,11 @@ mod pool;
 mod recognise;
 mod state;
 mod step;
+mod variable;
 mod view;
 
 pub use isa::{Isa, TileUnit};
 pub use model::{Input, Model, StepTime, compile, compile_owned, medians};
 pub use options::{CompileOptions, MatmulPrecision};
-pub use state::{Variable, compile_stateful};
+pub use state::compile_stateful;
+pub use variable::Variable;

@@ -52,6 +52,7 @@ impl Planner<'_> {
             }
             Work::BatchNorm { .. } | Work::BatchNormGradient { .. } => unreachable!("rewritten in blocks"),
             &Work::Norm(what) => self.norm(what, node),
+            &Work::RowGradient(gradient) => self.row_gradient(gradient, index, node),
             Work::PoolGradient(window) => vec![self.pool_gradient(window, node)],
             Work::Interleave { strides, phases } => {
                 let inputs = self.operands(node).into_iter().map(|view| self.dense(view)).collect();
@@ -104,6 +105,7 @@ impl Planner<'_> {
         let state = Declared {
             steady: steady.collect(),
             aliases: all.map(|position| (1 + position, position)).collect(),
+            count: Some(count),
         };
         if carried.is_empty() {
             return Ok(self.operands(node));
@@ -196,11 +198,17 @@ impl Planner<'_> {
                 return self.fallback(op, node, operands);
             }
             Op::Sort(sort) => return self.sort(sort, node, operands),
-            Op::Scatter { axis, combine } => self.scatter(*axis, *combine, operands, ty),
-            Op::Reduce { func, axes } => self.reduce(*func, axes, first(), ty),
+            Op::Scatter { axis, combine } => match self.row_written(*axis, *combine, node) {
+                Some(stack) => stack,
+                None => self.scatter(*axis, *combine, operands, ty),
+            },
+            Op::Reduce { func, axes } => self.reduce(index, *func, axes, first(), ty),
             Op::ReduceWindow(window) if is_small(&window.window) => self.reduce_window(window, first(), ty),
             Op::Scan(scan) => self.scan(scan, first(), ty),
-            Op::Gather { axis } => self.gather(*axis, operands, ty),
+            Op::Gather { axis } => match self.row_read(*axis, node, ty) {
+                Some(row) => row,
+                None => self.gather(*axis, operands, ty),
+            },
             Op::Dot(dot) if all_summed_in_f32(&operands, ty) => self.dot(index, dot, operands, ty),
             Op::Dot(dot) if self.is_of_bytes(dot, &operands, ty) => self.dot(index, dot, operands, ty),
             Op::Dot(dot) if all_bytes(&operands, ty) => {
