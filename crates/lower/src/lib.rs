@@ -15,6 +15,7 @@ mod plan;
 mod precision;
 mod prepare;
 mod rewrite;
+mod sparse;
 mod stages;
 
 pub use emit::{Emitted, emit};
@@ -24,7 +25,7 @@ pub use layouts::{balanced, flat, normalize};
 pub use place::{Placed, place};
 pub use plan::{Plan, plan, print_plan};
 pub use precision::{Precision, with_precision};
-pub use prepare::{inline_calls, supported};
+pub use prepare::{inline_calls, prepare, supported};
 pub use stages::{End, Stage, rebalance, split, split_after};
 
 use pando_base::Result;
@@ -90,7 +91,7 @@ pub struct Compiled {
 
 /// Compiles the function named `main`. Every unsupported operation is reported in one error.
 pub fn compile(module: &Module, machine: &Machine, options: &Options) -> Result<Compiled> {
-    let mut module = inline_calls(module)?;
+    let mut module = prepare(module, machine, options)?;
     supported(&module)?;
     own_state(&mut module, &options.state);
     let working = without_io_tiles(&module, machine, options)?;

@@ -14,6 +14,7 @@ mod order;
 mod rebuild;
 mod recurrent;
 mod simplify;
+mod sparse;
 mod standard;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ mod tests;
 pub(crate) use rebuild::Map;
 pub use rebuild::rebuild;
 pub use recurrent::{Cell, Layer};
+pub use sparse::{Buckets, Pattern, is_sparse_matmul};
 pub use standard::same_body;
 
 use crate::consts::{Const, ConstData};

@@ -29,6 +29,7 @@ mod reduce;
 mod scan;
 mod scatter;
 mod sort;
+mod sparse;
 mod values;
 mod window;
 
@@ -78,6 +79,9 @@ pub enum Kernel {
     /// `row [1.., k], vector [k], out [1..]`: one row's dot product by a single worker (hand-written
     /// matrix–vector programs have one vertex a row).
     RowDot,
+    /// `x [n, k], values [.., s, side, side], rows [.., s], columns [.., s], out [.., n, m]`: a dense block times the
+    /// blocks of a transposed sparse matrix, which stand where rows and columns say, counted in blocks of the whole.
+    SparseMatMul,
     /// `input [n, c, spatial…], weights [o, c/groups, kernel…], out [n, o, spatial…]` on the matrix unit.
     /// Blocks are placed by their global indices: output `y` reads input `y·stride − pad + k·dilation`;
     /// what lies outside the input's *variable* counts as zero. Unfolding takes one more operand, which it
@@ -203,6 +207,7 @@ impl Kernel {
             Kernel::Reduce { func, .. } => format!("reduce.{func}"),
             Kernel::MatMul { .. } => "matmul".into(),
             Kernel::RowDot => "rowdot".into(),
+            Kernel::SparseMatMul => "sparse_matmul".into(),
             Kernel::Conv(_) => "conv".into(),
             Kernel::Gather { .. } => "gather".into(),
             Kernel::Iota { .. } => "iota".into(),
@@ -255,6 +260,7 @@ impl Kernel {
                     &[In, Out]
                 }
             }
+            Kernel::SparseMatMul => &[In, In, In, In, Out],
             Kernel::Merge { ordered: true, .. } => &[In, In, In, In, Out, Out, Out],
             Kernel::Conv(ConvAttrs { method: ConvMethod::Unfolded, .. }) => &[In, In, Out, Out],
             Kernel::Binary(_)
@@ -302,6 +308,7 @@ impl Kernel {
                 matmul::check(batch, contract, *partials, operands)
             }
             Kernel::RowDot => dot::check(operands),
+            Kernel::SparseMatMul => sparse::check(operands),
             Kernel::Conv(attrs) => conv::check(attrs, operands),
             Kernel::Gather { axis, size } => gather::check(*axis, *size, operands),
             Kernel::Iota { axis } => movement::check_iota(*axis, operands),
@@ -336,6 +343,7 @@ impl Kernel {
             Kernel::Reduce { func, axes } => reduce::run(*func, axes, args),
             Kernel::MatMul { batch, contract, partials } => matmul::run(batch, contract, *partials, args),
             Kernel::RowDot => dot::run(args),
+            Kernel::SparseMatMul => sparse::run(args),
             Kernel::Conv(attrs) => conv::run(attrs, args),
             Kernel::Gather { axis, size } => gather::run(*axis, *size, args),
             Kernel::Iota { axis } => movement::run_iota(*axis, args),
@@ -375,6 +383,7 @@ impl Kernel {
                 matmul::cycles(batch, contract, *partials, operands, chip)
             }
             Kernel::RowDot => dot::cycles(operands, chip),
+            Kernel::SparseMatMul => sparse::cycles(operands, chip),
             Kernel::Conv(attrs) => conv::cycles(attrs, operands, chip),
             Kernel::Gather { axis, .. } => gather::cycles(*axis, operands, chip),
             Kernel::Codelet(codelet) => codelet::cycles(codelet, operands, chip),
@@ -399,6 +408,7 @@ impl Kernel {
             Kernel::Reduce { .. } => operands[0].num_elements(),
             Kernel::MatMul { batch, contract, .. } => matmul::flops(batch, contract, operands),
             Kernel::RowDot => operands[0].num_elements().saturating_mul(2),
+            Kernel::SparseMatMul => sparse::flops(operands),
             Kernel::Conv(_) => conv::flops(operands),
             Kernel::Codelet(codelet) => codelet.flops(operands),
             Kernel::ReduceWindow { attrs, .. } => window::flops(attrs, operands),
@@ -440,7 +450,8 @@ impl Kernel {
     /// them by how many loops and cases a kernel has.
     pub fn code_bytes(&self) -> u64 {
         match self {
-            Kernel::MatMul { .. } | Kernel::Conv(_) => 1536,
+            Kernel::MatMul { .. } | Kernel::SparseMatMul | Kernel::Conv(_) => 1536,
+            Kernel::Count => 64,
             Kernel::Reduce { .. }
             | Kernel::ReduceWindow { .. }
             | Kernel::Gather { .. }

@@ -282,6 +282,7 @@ impl Attributes {
             "sigmoid" => Kernel::Sigmoid,
             "count" => Kernel::Count,
             "rowdot" => Kernel::RowDot,
+            "sparse_matmul" => Kernel::SparseMatMul,
             "broadcast" => Kernel::Broadcast { dims: self.dims("dims")? },
             "transpose" => Kernel::Transpose { perm: self.dims("perm")? },
             "matmul" => Kernel::MatMul {
