@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,37 @@ def profile(
     model that run side by side; `dims` gives sizes to named dimensions; `report` is a file for the whole report.
     Further options are those of `pando profile --help`, with `_` for `-`; True for those without a value.
     """
+    words = _words(system, precision, micro_batch, replicas, dims, report, options)
+    path = os.fspath(model)
+    if not os.path.exists(path) and not path.startswith("zoo:"):
+        raise FileNotFoundError(f"{path}: there is no such file")
+    return json.loads(_pando.predict([*words, "--", path]))
+
+
+def profile_program(
+    module: _pando.Module,
+    reads: Sequence[str],
+    writes: Sequence[str],
+    *,
+    name: str = "program",
+    system: str = "m2000",
+    precision: str | None = None,
+    micro_batch: int | None = None,
+    replicas: int | None = None,
+    report: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """`profile` for a module in memory whose first parameters are state, `reads`, and whose first results are what is
+    written of it, `writes`. State stays on the chip."""
+    words = _words(system, precision, micro_batch, replicas, None, report, options)
+    positions = {name: position for position, name in enumerate(reads)}
+    state = [(positions[name], result) for result, name in enumerate(writes) if name in positions]
+    constants = [position for name, position in positions.items() if name not in set(writes)]
+    return json.loads(_pando.predict_module(module, constants, state, [*words, "--", f"{name}.graph"]))
+
+
+def _words(system, precision, micro_batch, replicas, dims, report, options: Mapping[str, Any]) -> list[str]:
+    """As on the command line."""
     named = {"system": system, "precision": precision, "micro_batch": micro_batch, "replicas": replicas}
     if report is not None:
         named["report"] = os.fspath(report)
@@ -57,8 +88,4 @@ def profile(
             words.append(option)
         elif value is not None and value is not False:
             words.append(f"{option}={value}")
-    words += [f"--dim={name}={size}" for name, size in (dims or {}).items()]
-    path = os.fspath(model)
-    if not os.path.exists(path) and not path.startswith("zoo:"):
-        raise FileNotFoundError(f"{path}: there is no such file")
-    return json.loads(_pando.predict([*words, "--", path]))
+    return words + [f"--dim={name}={size}" for name, size in (dims or {}).items()]

@@ -36,6 +36,8 @@ def _is_free(ipu):
 
 def acquire(executor, count, wanted=None):
     """The number of the first of `count` free IPUs that the executor holds from now on."""
+    if count > MAX_IPUS:
+        raise too_many(count)
     _wait_for(wanted)
     starts = [wanted] if wanted is not None else range(MAX_IPUS - count + 1)
     for start in starts:
@@ -45,6 +47,14 @@ def acquire(executor, count, wanted=None):
             return start
     what = f"IPU {wanted}" if wanted is not None else f"{count} IPU(s)"
     raise createPoptorchError(f"Failed to acquire {what}: in use by another model of this process")
+
+
+def too_many(count):
+    """The error for more IPUs than one process can have."""
+    return createPoptorchError(
+        f"Too many IPUs requested ({count}). Experiments that need more than {MAX_IPUS} IPUs require several "
+        "processes: see poptorch.Options().Distributed"
+    )
 
 
 def _wait_for(ipu):

@@ -76,17 +76,24 @@ pub struct ModelArgs {
     pub dims: Vec<(String, u64)>,
 }
 
+/// The values of a model's inputs. Where nothing is run, they matter to models whose sizes or branches depend on them.
+#[derive(ClapArgs)]
+pub struct InputArgs {
+    /// An input's values: a .npy file, a .npz file for all inputs it has arrays for, or one number for all its
+    /// elements. A model's only input needs no name
+    #[arg(long = "input", value_name = "[NAME=]FILE|NUMBER", value_parser = parse_input)]
+    pub inputs: Vec<GivenInput>,
+    /// Draw the inputs that nothing is given for, from this seed
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub random: u64,
+}
+
 #[derive(ClapArgs)]
 pub struct RunArgs {
     #[command(flatten)]
     pub model: ModelArgs,
-    /// An input's values: a .npy file, or a .npz file for all inputs it has arrays for. A model's only input needs no
-    /// name
-    #[arg(long = "input", value_name = "[NAME=]FILE", value_parser = parse_input)]
-    pub inputs: Vec<InputFile>,
-    /// Draw the inputs that no file is given for, from this seed
-    #[arg(long, value_name = "SEED", default_value_t = 0)]
-    pub random: u64,
+    #[command(flatten)]
+    pub given: InputArgs,
     /// Write every output there as NAME.npy
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
@@ -141,6 +148,8 @@ pub struct ProfileArgs {
     #[command(flatten)]
     pub model: ModelArgs,
     #[command(flatten)]
+    pub given: InputArgs,
+    #[command(flatten)]
     pub options: CompileOptions,
     /// Profile training instead of inference
     #[arg(long)]
@@ -169,6 +178,8 @@ pub struct ProfileArgs {
 pub struct CompileArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub given: InputArgs,
     #[command(flatten)]
     pub options: CompileOptions,
     /// The pass whose result to print
@@ -246,16 +257,28 @@ fn parse_dim(text: &str) -> Result<(String, u64), String> {
     Ok((name, size))
 }
 
-/// `NAME=FILE`, or a file alone.
+/// `NAME=SOURCE`, or a source alone.
 #[derive(Clone, Debug)]
-pub struct InputFile {
+pub struct GivenInput {
     pub name: Option<String>,
-    pub path: PathBuf,
+    pub source: InputSource,
 }
 
-fn parse_input(text: &str) -> Result<InputFile, String> {
-    if !text.contains('=') {
-        return Ok(InputFile { name: None, path: text.into() });
-    }
-    split_pair(text).map(|(name, path)| InputFile { name: Some(name), path: path.into() })
+#[derive(Clone, Debug)]
+pub enum InputSource {
+    File(PathBuf),
+    /// Every element.
+    Number(f64),
+}
+
+fn parse_input(text: &str) -> Result<GivenInput, String> {
+    let (name, value) = match text.contains('=') {
+        true => split_pair(text).map(|(name, value)| (Some(name), value))?,
+        false => (None, text),
+    };
+    let source = match value.parse() {
+        Ok(number) => InputSource::Number(number),
+        Err(_) => InputSource::File(value.into()),
+    };
+    Ok(GivenInput { name, source })
 }

@@ -6,6 +6,7 @@ use crate::constants::{Constant, Constants};
 use crate::errors;
 use crate::gradients;
 use crate::plan::layout::{BlockedConv, blocked};
+use crate::plan::quantised::quantised;
 use crate::recognise::{Composite, recognise};
 use crate::step::conv::norm::What;
 use crate::view::Sizes;
@@ -101,7 +102,7 @@ pub fn flatten(module: &Module, func: FuncId, constants: &mut Constants, fuse: b
     let mut flat = flattener.flat;
     flat.name_the_nameless();
     (flat.params, flat.results) = (params, results);
-    Ok(blocked(flat))
+    Ok(blocked(if fuse { quantised(flat) } else { flat }))
 }
 
 struct Flattener<'a> {

@@ -44,7 +44,7 @@ mod state;
 mod step;
 mod view;
 
-pub use isa::Isa;
+pub use isa::{Isa, TileUnit};
 pub use model::{Input, Model, StepTime, compile, compile_owned, medians};
 pub use options::{CompileOptions, MatmulPrecision};
 pub use state::{Variable, compile_stateful};

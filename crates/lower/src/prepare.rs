@@ -168,6 +168,24 @@ fn matrix_type(dtype: DType) -> bool {
     dtype != DType::Bool
 }
 
+/// The number that all elements of a constant are, if they are, and a program can hold it as one.
+pub fn constant_number(module: &Module, func: &Func, value: ValueId) -> Option<f64> {
+    let ValueDef::Node(node, _) = func.values[value].def else { return None };
+    let Op::Constant(id) = func.nodes[node].op else { return None };
+    let constant = &module.consts[id];
+    let number = match &constant.data {
+        pando_graph::ConstData::Splat(value) => constant.dtype.round(*value),
+        pando_graph::ConstData::Dense(tensor) => {
+            let size = constant.dtype.size_bytes() as usize;
+            let mut elements = tensor.bytes().chunks_exact(size);
+            let first = elements.next()?;
+            elements.all(|element| element == first).then(|| tensor.get_f64(0))?
+        }
+        _ => return None,
+    };
+    (constant.dtype.is_float() || number.abs() <= 2f64.powi(53)).then_some(number)
+}
+
 /// The value of a scalar (or one-element) constant.
 pub fn constant_scalar(module: &Module, func: &Func, value: ValueId) -> Option<f64> {
     let ValueDef::Node(node, _) = func.values[value].def else { return None };

@@ -141,7 +141,8 @@ impl Writer<'_> {
 
     fn plain_conv(&mut self, conv: &Conv, input: ValueId, weights: ValueId) -> ValueId {
         let kernel = self.target.ty(weights).shape().expect("the operand's sizes are known");
-        let late = |dim: usize| conv.input_dilation[dim] > 1 && kernel[dim + 2] == 1 && conv.strides[dim] == 1;
+        let late =
+            |dim: usize| conv.input_dilation[dim] > 1 && kernel[dim + 2] == 1 && conv.strides[dim] == 1;
         if let Some(dim) = (0..conv.strides.len()).find(|&dim| late(dim)) {
             return self.spread_after(conv, dim, input, weights);
         }
@@ -178,7 +179,8 @@ impl Writer<'_> {
             self.plain_conv(&dense, input, weights)
         };
         let rank = self.target.ty(result).rank();
-        let only = |value: i64| (0..rank).map(|axis| if axis == dim + 2 { value } else { 0 }).collect::<Vec<i64>>();
+        let only =
+            |value: i64| (0..rank).map(|axis| if axis == dim + 2 { value } else { 0 }).collect::<Vec<i64>>();
         let (low, high) = conv.padding[dim];
         let mut interior = vec![0; rank];
         interior[dim + 2] = conv.input_dilation[dim] - 1;

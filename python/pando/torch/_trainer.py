@@ -112,7 +112,7 @@ class Trainer:
             if id(parameter) in trained
         ]
         seed = g.full(loss.dtype, loss.shape, 1)
-        found = _pando.gradients(g.native, [loss.id], [seed.id], [state.value.id for _, state in weights])
+        found = captured.gradients([loss], [seed], [state.value for _, state in weights])
         self._optimizers = [self._described(group) for group in self.optimizer.param_groups]
         hyper = [self._hyperparameters(g, number, rule, reads, start) for number, rule in enumerate(self._optimizers)]
         for (number, state), gradient in zip(weights, found):
@@ -125,7 +125,7 @@ class Trainer:
                 start[name] = torch.full(sizes, 0.0 if first is None else first, dtype=torch.float32)
                 slots.append(name)
             old = [reads[name].id for name in slots]
-            weight, new = rule.update(g.native, state.value.id, gradient, old, hyper[number])
+            weight, new = rule.update(g.native, state.value.id, gradient.id, old, hyper[number])
             writes[state.name] = g.value(weight)
             writes.update((name, g.value(id)) for name, id in zip(slots, new))
 

@@ -26,9 +26,10 @@ fn run_prints_outputs() {
 #[test]
 fn run_tells_the_precision_of_products() {
     let run = |asked| json(&pando(&["run", "models/mlp-small.graph", "--json", "--matmul-precision", asked]));
-    assert_eq!(run("high")["matmul_precision"], "highest");
-    let used = |precision: pando_cpu::MatmulPrecision| precision.used(pando_cpu::Isa::detect()).name();
-    assert_eq!(run("medium")["matmul_precision"], used(pando_cpu::MatmulPrecision::Medium));
+    let (isa, unit) = (pando_cpu::Isa::detect(), pando_cpu::TileUnit::detect());
+    for precision in pando_cpu::MatmulPrecision::ALL {
+        assert_eq!(run(precision.name())["matmul_precision"], precision.used(isa, unit).name());
+    }
     let on_tiles = pando(&["run", "models/mlp-small.graph", "--json", "--system", "tiny4"]);
     assert_eq!(json(&on_tiles).get("matmul_precision"), None);
 }
@@ -380,6 +381,16 @@ fn sizes_may_depend_on_the_inputs_values() {
             assert_eq!((output["min"].as_f64(), output["max"].as_f64()), (Some(expect[0]), Some(expect[1])));
         }
     }
+    let of = |value: &str| {
+        let args =
+            ["profile", "models/above.onnx", "--system", "tiny4", "--dim", "N=6", "--input", value, "--json"];
+        pando(&args)
+    };
+    assert_eq!(json(&of("x=0.75"))["decided_by_inputs"], true);
+    // None is above a half: an output without elements has no layout.
+    let none = of("x=0.25");
+    assert_eq!(none.status, 1);
+    assert!(none.stderr.contains("and with these inputs"), "{}", none.stderr);
     let run = pando(&["run", "models/above.onnx"]);
     assert_eq!(run.status, 1);
     assert!(run.stderr.contains("--dim N="), "{}", run.stderr);

@@ -79,7 +79,8 @@ impl Planner<'_> {
         };
         let (batch, tiles) = (shape.images * groups, tiles(self.options.isa));
         let (integers, epilogue) = (ty.dtype.is_int(), self.narrowing(ty));
-        let gemm = Gemm { batch, m, n, k, left, right, tiles, integers, epilogue, target: None };
+        let plain = tiles;
+        let gemm = Gemm { batch, m, n, k, left, right, tiles, plain, integers, epilogue, target: None };
         self.emit_gemm(gemm, vec![kernel, input], ty)
     }
 

@@ -206,6 +206,7 @@ impl Planner<'_> {
                 let operands = operands.into_iter().map(|view| self.as_f32(view)).collect();
                 self.dot(index, dot, operands, ty)
             }
+            Op::Dot(dot) if is_of_bytes(&operands) => self.dot(index, dot, operands, ty),
             Op::Dot(dot) if self.fits_pairs(dot, node, &operands, ty) => self.dot(index, dot, operands, ty),
             Op::Dot(dot) if ty.dtype.is_int() => self.integer_dot(dot, operands, ty),
             Op::Conv(conv) if all_bytes(&operands, ty) && ty.sizes.len() <= 5 => {
@@ -215,6 +216,7 @@ impl Planner<'_> {
             Op::Conv(conv) if all_summed_in_f32(&operands, ty) && ty.sizes.len() <= 5 => {
                 self.conv(conv, operands, ty)
             }
+            Op::Conv(conv) if is_whole_conv(&operands, ty) => self.conv(conv, operands, ty),
             _ => return self.fallback(op, node, operands),
         }]
     }
@@ -287,4 +289,14 @@ fn all_summed_in_f32(operands: &[View], result: &FlatType) -> bool {
 fn all_bytes(operands: &[View], result: &FlatType) -> bool {
     let bytes = operands.iter().all(|view| matches!(view.dtype, DType::I8 | DType::U8));
     bytes && result.dtype.is_int() && result.dtype.size_bytes() <= 4
+}
+
+/// Of bytes and a constant that fits them: see `quantised.rs`.
+fn is_of_bytes(operands: &[View]) -> bool {
+    matches!(operands, [x, w] if x.dtype == DType::U8 && w.dtype == DType::I32)
+}
+
+/// Of whole numbers in f32: see `quantised.rs`.
+fn is_whole_conv(operands: &[View], ty: &FlatType) -> bool {
+    operands.iter().all(|view| view.dtype == DType::F32) && ty.dtype == DType::I32 && ty.sizes.len() <= 5
 }

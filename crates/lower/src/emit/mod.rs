@@ -4,6 +4,7 @@
 mod contract;
 mod control;
 mod elementwise;
+mod in_place;
 mod lookup;
 mod movement;
 mod reduce;
@@ -81,11 +82,21 @@ struct Scope<'a> {
     /// Copies of values in other layouts, and which node used them last.
     fetched: FxHashMap<(ValueId, Layout), (VarId, NodeId)>,
     node: NodeId,
+    /// For parameters that a loop changes, the result that they become.
+    becomes: SideTable<ValueId, Option<ValueId>>,
 }
 
 impl<'a> Scope<'a> {
     fn new(func: &'a Func, plan: &'a Plan, is_main: bool) -> Self {
-        Scope { func, plan, is_main, homes: SideTable::default(), fetched: FxHashMap::default(), node: pando_base::Id::from_index(0) }
+        Scope {
+            func,
+            plan,
+            is_main,
+            homes: SideTable::default(),
+            fetched: FxHashMap::default(),
+            node: pando_base::Id::from_index(0),
+            becomes: SideTable::default(),
+        }
     }
 }
 
@@ -116,11 +127,13 @@ impl Emitter<'_> {
         let method = plan.methods[id].as_ref().expect("every node is planned");
         match (&node.op, method) {
             // Stored when first used, or computed where it is.
-            (Op::Constant(_), _) | (_, Method::Fused) => {}
+            (Op::Constant(_), _) | (_, Method::Fused | Method::Kept | Method::View) => {}
             (Op::Dot(_), Method::Matmul(plan)) => self.matmul(node, plan),
             (Op::Conv(_), Method::Conv(plan)) => self.conv(node, plan),
             (Op::Gather { .. }, Method::Gather(plan)) => self.gather(node, plan),
             (Op::Scatter { .. }, Method::Scatter(plan)) => self.scatter(node, plan),
+            (Op::Gather { axis }, Method::Direct) => self.row(*axis, node),
+            (Op::Scatter { axis, .. }, Method::Direct) => self.replaced_row(*axis, node),
             (Op::Sort(sort), Method::Sort(plan)) => self.sort(sort, node, plan),
             (Op::If { .. }, Method::Control(plans)) => self.branch(node, plans),
             (Op::Repeat { count, body }, Method::Control(plans)) => {
@@ -192,7 +205,11 @@ impl Emitter<'_> {
     }
 
     fn result_of(&mut self, node: &Node, index: usize) -> VarId {
-        let value = node.results[index];
+        self.stored(node.results[index])
+    }
+
+    /// Storage for a value, in its planned layout.
+    fn stored(&mut self, value: ValueId) -> VarId {
         let is_output = self.scope.is_main && self.goes_to_host(value);
         let role = if is_output { Role::Output } else { Role::Temp };
         let var = self.push_var(
@@ -292,11 +309,11 @@ impl Emitter<'_> {
             return home;
         }
         let node = self.scope.node;
-        if let Some((var, last)) = self.scope.fetched.get_mut(&(value, wanted.clone())) {
-            if is_worth_keeping(&self.program.vars[*var], *last, node) {
-                *last = node;
-                return *var;
-            }
+        if let Some((var, last)) = self.scope.fetched.get_mut(&(value, wanted.clone()))
+            && is_worth_keeping(&self.program.vars[*var], *last, node)
+        {
+            *last = node;
+            return *var;
         }
         let name = format!("{}.at", self.base_name(value));
         let var = self.temp(&name, self.dtype(value), shape.clone(), &wanted);

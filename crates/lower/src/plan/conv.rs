@@ -70,7 +70,8 @@ impl ConvPlan {
 
     /// The input's blocks without overlap and copies.
     pub fn input_blocks(&self, input: &[u64], output: &[u64]) -> Layout {
-        let axes = [Some(BATCH), (self.attrs.groups == 1).then_some(INPUT_CHANNELS), Some(FIELD[0]), Some(FIELD[1])];
+        let axes =
+            [Some(BATCH), (self.attrs.groups == 1).then_some(INPUT_CHANNELS), Some(FIELD[0]), Some(FIELD[1])];
         let span = |(dim, &size): (usize, &u64)| match axes.get(dim).copied().flatten() {
             Some(axis) if dim < 2 => self.span(axis, size),
             Some(axis) if size >= output[dim] => self.span(axis, size),
@@ -85,9 +86,10 @@ impl ConvPlan {
         } else {
             Span::full(weights[1])
         };
-        let kernel = weights[2..].iter().enumerate().map(|(index, &size)| {
-            if index == 0 { self.span(KERNEL, size) } else { Span::full(size) }
-        });
+        let kernel = weights[2..]
+            .iter()
+            .enumerate()
+            .map(|(index, &size)| if index == 0 { self.span(KERNEL, size) } else { Span::full(size) });
         [self.span(OUTPUT_CHANNELS, weights[0]), channels].into_iter().chain(kernel).collect()
     }
 

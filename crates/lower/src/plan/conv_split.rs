@@ -36,7 +36,13 @@ impl<'a> Problem<'a> {
     pub fn key(&self) -> String {
         format!(
             "{:?} {:?} {:?} {:?} {} {} {}",
-            self.attrs, self.input, self.weights, self.output, self.dtype, self.out_dtype, self.weights_are_free
+            self.attrs,
+            self.input,
+            self.weights,
+            self.output,
+            self.dtype,
+            self.out_dtype,
+            self.weights_are_free
         )
     }
 
@@ -149,11 +155,8 @@ impl<'a> Problem<'a> {
 
     fn blocks(&self, block: &[u64; 6]) -> Blocks {
         let grouped = self.attrs.groups > 1;
-        let groups = if grouped {
-            block[OUTPUT_CHANNELS] / (self.output[1] / self.attrs.groups).max(1)
-        } else {
-            1
-        };
+        let groups =
+            if grouped { block[OUTPUT_CHANNELS] / (self.output[1] / self.attrs.groups).max(1) } else { 1 };
         let channels = if grouped { self.weights[1] } else { block[INPUT_CHANNELS] };
         let mut weights = self.weights.clone();
         (weights[0], weights[1]) = (block[OUTPUT_CHANNELS], channels);
@@ -231,7 +234,9 @@ impl Splits<6> for Problem<'_> {
         let outputs = branch.volume(&[BATCH, FIELD[0], FIELD[1], OUTPUT_CHANNELS])
             * self.output.iter().skip(4).product::<u64>();
         let stays = self.weights_are_free
-            && [BATCH, FIELD[0], FIELD[1]].iter().all(|&axis| branch.is_open(axis) || branch.parts[axis] == 1);
+            && [BATCH, FIELD[0], FIELD[1]]
+                .iter()
+                .all(|&axis| branch.is_open(axis) || branch.parts[axis] == 1);
         let input_bytes = volume(&blocks.input) * element_bytes;
         let weight_bytes = if stays { 0 } else { volume(&blocks.weights) * element_bytes };
         let windows = self.windows_of(&blocks);
@@ -240,7 +245,8 @@ impl Splits<6> for Problem<'_> {
             * self.output.iter().skip(4).product::<u64>()
             * if self.attrs.groups == 1 { 1 } else { self.weights[1] };
         let macs = branch.volume(&[0, 1, 2, 3, 4, 5]).saturating_mul(rest);
-        let rate = matrix_rate(&machine.chip, self.dtype).map_or(1, |rate| (rate.macs_per_cycle() as u64).max(1));
+        let rate =
+            matrix_rate(&machine.chip, self.dtype).map_or(1, |rate| (rate.macs_per_cycle() as u64).max(1));
         let paired = branch.is_open(OUTPUT_CHANNELS) || branch.parts[OUTPUT_CHANNELS].is_multiple_of(2);
         let mut cycles = receive_cycles(machine, input_bytes, paired)
             + receive_cycles(machine, weight_bytes, false)

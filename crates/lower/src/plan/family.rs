@@ -93,7 +93,8 @@ impl<'a> Planner<'a> {
     pub(super) fn decide_families(&mut self) {
         for (id, node) in self.func.nodes.iter() {
             let decides = |&operand: &ValueId| self.families.is_undecided(operand);
-            let (Op::Dot(_) | Op::Conv(_), Some(&value)) = (&node.op, node.operands.iter().rev().find(|v| decides(v)))
+            let (Op::Dot(_) | Op::Conv(_), Some(&value)) =
+                (&node.op, node.operands.iter().rev().find(|v| decides(v)))
             else {
                 continue;
             };

@@ -231,9 +231,16 @@ impl Splits<4> for Problem<'_> {
     /// are free.
     fn grains(&self) -> [u64; 4] {
         let rate = matrix_rate(&self.machine.chip, self.input);
-        let grains = [rate.map_or(1, |rate| rate.weights_per_unit), 1, 1, rate.map_or(1, |rate| rate.conv_units)];
+        let grains =
+            [rate.map_or(1, |rate| rate.weights_per_unit), 1, 1, rate.map_or(1, |rate| rate.conv_units)];
         let sizes = self.split_sizes();
-        std::array::from_fn(|axis| grains[axis].min(sizes[axis]))
+        let mut grains: [u64; 4] = std::array::from_fn(|axis| grains[axis].min(sizes[axis]));
+        // Other columns on the same tiles fill the unit, too.
+        let others = self.whole_sizes()[COLUMNS] / sizes[COLUMNS];
+        if others > 1 {
+            grains[COLUMNS] = 1 << (grains[COLUMNS] / others).max(1).ilog2();
+        }
+        grains
     }
 
     fn counts(&self, axis: usize) -> Vec<u64> {
@@ -249,7 +256,8 @@ impl Splits<4> for Problem<'_> {
     fn least(&self, branch: &Branch<4>) -> Least {
         let machine = self.machine;
         let (element_bytes, partial_bytes) = (self.input.size_bytes(), self.partials.size_bytes());
-        let rate = matrix_rate(&machine.chip, self.input).map_or(1, |rate| rate.macs_per_cycle() as u64).max(1);
+        let rate =
+            matrix_rate(&machine.chip, self.input).map_or(1, |rate| rate.macs_per_cycle() as u64).max(1);
         // Whatever is undecided spares what it can: a bus of two, a right side that stays.
         let paired = branch.is_open(COLUMNS) || branch.parts[COLUMNS].is_multiple_of(2);
         let rhs_stays = self.rhs_is_free && (branch.is_open(ROWS) || branch.parts[ROWS] == 1);
@@ -371,11 +379,7 @@ impl Planner<'_> {
 
     /// Where a product's sums lie, or, if several tiles have parts of them, what they add up to.
     pub(super) fn set_product(&mut self, out: ValueId, own: Layout, complete: bool) {
-        let home = if complete {
-            own
-        } else {
-            self.wish(out).unwrap_or_else(|| self.shared_out(&own, out))
-        };
+        let home = if complete { own } else { self.wish(out).unwrap_or_else(|| self.shared_out(&own, out)) };
         self.set_value(out, home);
     }
 

@@ -12,6 +12,7 @@ mod conv_split;
 mod family;
 mod fuse;
 mod gather;
+mod in_place;
 mod matmul;
 mod print;
 mod reduce;
@@ -23,17 +24,19 @@ mod window;
 pub use along::SortPlan;
 pub(crate) use along::{rows_layout, scan_attrs};
 pub use conv::ConvPlan;
+pub(crate) use fuse::{number_of, sigmoid_parts};
 pub use gather::GatherPlan;
+pub(crate) use in_place::{reshaped, row_of};
 pub use matmul::MatmulPlan;
 pub use print::print_plan;
-pub use reduce::{stages_for, stages_for_axes};
 pub(crate) use reduce::total_dtype;
+pub use reduce::{stages_for, stages_for_axes};
 pub use scatter::{ScatterPlan, UPDATES};
 pub(crate) use window::{window_kernel, window_source};
 
 use crate::Options;
 use crate::layouts::{balanced, flat, normalize, without_copies};
-use pando_base::{DType, Result, Shape, SideTable};
+use pando_base::{DType, IdSet, Result, Shape, SideTable};
 use pando_graph::{Func, Module, Node, NodeId, Op, ValueDef, ValueId};
 use pando_machine::{Chip, Machine, MatrixRate};
 use pando_tile::message::is_flat;
@@ -54,6 +57,10 @@ pub enum Method {
     Control(Vec<Plan>),
     /// In the vertex of the operation that uses it.
     Fused,
+    /// As [`Method::Fused`], and stored for others, which come later.
+    Kept,
+    /// A slice or a reshape that only drops or adds dimensions of size 1: those who use it read its source.
+    View,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -72,6 +79,7 @@ pub fn plan(module: &Module, machine: &Machine, options: &Options) -> Result<Pla
         options,
         plan: Plan::default(),
         users: fuse::all_users(func),
+        steady: IdSet::default(),
         balanced: FxHashMap::default(),
         matmuls: FxHashMap::default(),
         convs: FxHashMap::default(),
@@ -90,6 +98,8 @@ pub(crate) struct Planner<'a> {
     pub options: &'a Options,
     pub plan: Plan,
     users: SideTable<ValueId, Vec<NodeId>>,
+    /// Parameters that stay what they are as long as a loop runs.
+    steady: IdSet<ValueId>,
     balanced: FxHashMap<(Shape, DType), Layout>,
     matmuls: FxHashMap<String, MatmulPlan>,
     convs: FxHashMap<String, ConvPlan>,
@@ -104,7 +114,7 @@ impl Planner<'_> {
             self.plan.methods[id] = Some(method);
         }
         self.settle_unused();
-        fuse::fuse(self.func, &mut self.plan);
+        fuse::fuse(self.module, self.func, &mut self.plan);
     }
 
     fn node(&mut self, id: NodeId, node: &Node) -> Method {
@@ -114,10 +124,10 @@ impl Planner<'_> {
             Op::Iota { .. }
             | Op::Random { .. }
             | Op::Broadcast { .. }
-            | Op::Slice(_)
             | Op::Pad(_)
             | Op::Concat { .. }
             | Op::Reverse { .. } => self.free(node),
+            Op::Slice(_) => self.slice(node),
             Op::Reshape { .. } => self.reshape(node),
             Op::Transpose { perm } => self.transpose(perm, node),
             Op::Reduce { axes, .. } => self.reduce(axes, node),
@@ -169,7 +179,9 @@ impl Planner<'_> {
         let wanted = normalize(layout, &shape);
         let partition = wanted.is_partition(&shape);
         let constant = matches!(self.func.values[value].def, ValueDef::Node(..));
-        if partition && (wanted.copies() == 1 || (constant && self.small_block(&wanted, value))) {
+        // Sending copies each time a loop's body runs costs more than to keep them while it runs.
+        let keeps = self.steady.contains(value) || (constant && self.small_block(&wanted, value));
+        if partition && (wanted.copies() == 1 || keeps) {
             wanted
         } else if partition && self.small_block(&wanted, value) {
             without_copies(&wanted, &shape)
@@ -280,6 +292,10 @@ impl Planner<'_> {
         let (operand, value) = (node.operands[0], node.results[0]);
         let (shape, dtype) = (self.shape(value), self.dtype(value));
         let source = self.settled(operand);
+        if let Some(layout) = in_place::reshaped(&source, &self.shape(operand), &shape) {
+            self.set(node, layout);
+            return Method::Direct;
+        }
         let tiles =
             if is_flat(&source, &self.shape(operand)) { source.grid.len() as u32 } else { self.tiles() };
         let layout = flat(&shape, dtype, tiles.max(1), self.options.min_tile_bytes);
@@ -304,12 +320,10 @@ impl Planner<'_> {
         let split = axes.iter().any(|&axis| matches!(source.region[axis], Span::Part(_)));
         let value = node.results[0];
         let kept = (0..shape.rank()).filter(|dim| !axes.contains(dim));
-        let blocks = Layout { grid: source.grid.clone(), region: kept.map(|dim| source.region[dim]).collect() };
-        let layout = if split {
-            self.wish(value).unwrap_or_else(|| self.shared_out(&blocks, value))
-        } else {
-            blocks
-        };
+        let blocks =
+            Layout { grid: source.grid.clone(), region: kept.map(|dim| source.region[dim]).collect() };
+        let layout =
+            if split { self.wish(value).unwrap_or_else(|| self.shared_out(&blocks, value)) } else { blocks };
         self.set(node, layout);
         Method::Direct
     }

@@ -50,6 +50,8 @@ fn print_method(method: &Method) -> String {
     match method {
         Method::Direct | Method::Control(_) => String::new(),
         Method::Fused => "  fused".into(),
+        Method::Kept => "  fused, kept".into(),
+        Method::View => "  view".into(),
         Method::Matmul(plan) => {
             let [inner, batch, rows, columns] = plan.parts;
             format!(

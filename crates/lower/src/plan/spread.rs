@@ -8,6 +8,10 @@ use pando_graph::ValueId;
 use pando_tile::{Grid, Kernel, Layout, OperandType, Part, Span};
 use smallvec::SmallVec;
 
+/// Dividing what is smaller among tiles saves less than a vertex takes to start: a vector for each of a tile's
+/// workers (hardware.md section 2: 6 workers, 8 bytes).
+const SMALLEST_SHARE_BYTES: u64 = 48;
+
 /// A dimension in parts.
 struct Pieces {
     size: u64,
@@ -69,8 +73,11 @@ impl Planner<'_> {
                 _ => Pieces { size, count: 1, grain: 1 },
             })
             .collect();
-        let most = self.tiles().into();
-        let mut room = u64::checked_div(most, split.iter().map(|pieces| pieces.count).product()).unwrap_or(1).max(1);
+        let most = u64::from(self.tiles());
+        let block_bytes = Self::largest_lens(blocks, &shape).iter().product::<u64>() * dtype.size_bytes();
+        let parts: u64 = split.iter().map(|pieces| pieces.count).product();
+        let mut room =
+            u64::checked_div(most, parts).unwrap_or(1).min(block_bytes / SMALLEST_SHARE_BYTES).max(1);
         split.iter_mut().for_each(|pieces| room /= pieces.divide(room));
         let access = (8 / dtype.size_bytes()).max(1);
         let last = split.len().saturating_sub(1);

@@ -150,8 +150,7 @@ impl Window {
     /// Sums whose channels come last, in the output's order.
     fn channels_first<T: Copy + Default>(&self, sums: &[T]) -> Vec<T> {
         let rank = self.out.len();
-        let out: Sizes =
-            [0].into_iter().chain(2..rank).chain([1]).map(|dim: usize| self.out[dim]).collect();
+        let out: Sizes = [0].into_iter().chain(2..rank).chain([1]).map(|dim: usize| self.out[dim]).collect();
         let first: Vec<usize> = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
         values::permuted(sums, &out, &first)
     }

@@ -46,7 +46,7 @@ pub type Dims = SmallVec<[u8; 4]>;
 pub enum Kernel {
     /// `out`: the value everywhere.
     Fill { value: f64 },
-    /// `in, out`: the same bits; of equal shape, types of one size.
+    /// `in, out`: the same bits; of equal shape but for dimensions of length 1, types of one size.
     Copy,
     /// `in, out`.
     Unary(UnaryFn),
@@ -56,10 +56,14 @@ pub enum Kernel {
     Compare(CompareFn),
     /// `condition (bool), then, else, out`.
     Select,
-    /// `inputs…, out`: a chain of the elementwise functions above; inputs may repeat along dimensions.
+    /// `inputs…, kept…, out`: a chain of the elementwise functions above; inputs may repeat along dimensions.
     Map(MapAttrs),
+    /// `in, out`: `1 / (1 + exp(-in))`, an instruction of its own.
+    Sigmoid,
     /// `in, out`: conversion to `out`'s type; float to integer truncates and saturates.
     Cast,
+    /// `in, out`: an i32 and the next one.
+    Count,
     /// `in, out`: dimension `i` of `in` is dimension `dims[i]` of `out`; `in` repeats along the rest, and
     /// where its length is 1.
     Broadcast { dims: Dims },
@@ -95,6 +99,8 @@ pub enum Kernel {
     Scan(ScanAttrs),
     /// `[data,] indices, updates, out`: rows of `updates` go to the rows that `indices` say.
     Scatter(ScatterAttrs),
+    /// `data, index, row, out`, which is `data` itself: the row that the index says is replaced where it lies.
+    Update { axis: u8, size: u64 },
     /// `keys, out [, order (i32)]`: sorts lines along the axis; equal keys keep their order.
     Sort { axis: u8, descending: bool, ordered: bool },
     /// `own, other, out`: of two sorted blocks merged along the last dimension, the half that belongs to the
@@ -188,6 +194,9 @@ impl Kernel {
             Kernel::Compare(func) => format!("compare.{func}"),
             Kernel::Select => "select".into(),
             Kernel::Cast => "cast".into(),
+            Kernel::Sigmoid => "sigmoid".into(),
+            Kernel::Count => "count".into(),
+            Kernel::Update { .. } => "update".into(),
             Kernel::Map(_) => "map".into(),
             Kernel::Broadcast { .. } => "broadcast".into(),
             Kernel::Transpose { .. } => "transpose".into(),
@@ -217,7 +226,9 @@ impl Kernel {
             Kernel::Fill { .. } | Kernel::Iota { .. } => &[Out],
             Kernel::Copy
             | Kernel::Unary(_)
+            | Kernel::Sigmoid
             | Kernel::Cast
+            | Kernel::Count
             | Kernel::Broadcast { .. }
             | Kernel::Transpose { .. }
             | Kernel::Reduce { .. }
@@ -256,10 +267,12 @@ impl Kernel {
             | Kernel::Gather { .. } => &[In, In, Out],
             Kernel::Map(attrs) => {
                 // As many inputs as there are, at most MAX_INPUTS; more do not pass the check.
-                const ALL: &[Access; MAX_INPUTS + 2] = &[In, In, In, In, In, In, In, In, In, Out];
-                &ALL[(MAX_INPUTS + 1).saturating_sub(attrs.inputs.len())..]
+                const ALL: &[Access; MAX_INPUTS + 3] =
+                    &[In, In, In, In, In, In, In, In, In, In, In, Out, Out];
+                let outputs = MAX_INPUTS + 2 + usize::from(attrs.kept.is_some());
+                &ALL[(MAX_INPUTS + 1).saturating_sub(attrs.inputs.len())..outputs]
             }
-            Kernel::Select | Kernel::Pick => &[In, In, In, Out],
+            Kernel::Select | Kernel::Pick | Kernel::Update { .. } => &[In, In, In, Out],
             Kernel::Codelet(codelet) => codelet.signature(),
         }
     }
@@ -278,6 +291,9 @@ impl Kernel {
             Kernel::Compare(_) => elementwise::check_compare(operands),
             Kernel::Select => elementwise::check_select(operands),
             Kernel::Cast => elementwise::check_cast(operands),
+            Kernel::Sigmoid => elementwise::check_unary(UnaryFn::Exp, operands),
+            Kernel::Count => movement::check_count(operands),
+            Kernel::Update { axis, size } => scatter::check(&scatter::update(*axis, *size), operands),
             Kernel::Map(attrs) => map::check(attrs, operands),
             Kernel::Broadcast { dims } => movement::check_broadcast(dims, operands),
             Kernel::Transpose { perm } => movement::check_transpose(perm, operands),
@@ -311,6 +327,9 @@ impl Kernel {
             Kernel::Compare(func) => elementwise::run_compare(*func, args),
             Kernel::Select => elementwise::run_select(args),
             Kernel::Cast => elementwise::run_cast(args),
+            Kernel::Sigmoid => elementwise::run_sigmoid(args),
+            Kernel::Count => movement::run_count(args),
+            Kernel::Update { axis, size } => scatter::run(&scatter::update(*axis, *size), args),
             Kernel::Map(attrs) => map::run(attrs, args),
             Kernel::Broadcast { dims } => movement::run_broadcast(dims, args),
             Kernel::Transpose { perm } => movement::run_transpose(perm, args),
@@ -345,6 +364,9 @@ impl Kernel {
             Kernel::Compare(func) => elementwise::compare_cycles(*func, operands, chip),
             Kernel::Select => elementwise::select_cycles(operands, chip),
             Kernel::Cast => elementwise::cast_cycles(operands, chip),
+            Kernel::Sigmoid => elementwise::sigmoid_cycles(operands, chip),
+            Kernel::Count => movement::count_cycles(chip),
+            Kernel::Update { axis, .. } => scatter::update_cycles(*axis, operands, chip),
             Kernel::Map(attrs) => map::cycles(attrs, operands, chip),
             Kernel::Broadcast { dims } => movement::broadcast_cycles(dims, operands, chip),
             Kernel::Transpose { perm } => movement::transpose_cycles(perm, operands, chip),
@@ -370,7 +392,7 @@ impl Kernel {
     /// none for movement.
     pub fn flops(&self, operands: &[OperandType]) -> u64 {
         match self {
-            Kernel::Unary(_) | Kernel::Binary(_) | Kernel::Compare(_) | Kernel::Select => {
+            Kernel::Unary(_) | Kernel::Sigmoid | Kernel::Binary(_) | Kernel::Compare(_) | Kernel::Select => {
                 operands.last().map_or(0, OperandType::num_elements)
             }
             Kernel::Map(attrs) => map::flops(attrs, operands),

@@ -1,7 +1,8 @@
 //! Kernel names and attributes in text: `reduce.sum{axes=[1]}`.
 
 use crate::kernel::{
-    Codelet, ConvAttrs, ConvMethod, Dims, Kernel, MapAttrs, MapFn, MapStep, ScanAttrs, ScatterAttrs, WindowAttrs,
+    Codelet, ConvAttrs, ConvMethod, Dims, Kernel, MapAttrs, MapFn, MapStep, ScanAttrs, ScatterAttrs,
+    WindowAttrs,
 };
 use pando_base::lexer::{Cursor, TokenKind};
 use pando_base::random::Distribution;
@@ -24,7 +25,7 @@ pub fn print_attributes(kernel: &Kernel) -> String {
             format!("batch={} contract={} partials={partials}", pairs(batch), pairs(contract))
         }
         Kernel::Conv(attrs) => print_conv(attrs),
-        Kernel::Gather { axis, size } => format!("axis={axis} size={size}"),
+        Kernel::Gather { axis, size } | Kernel::Update { axis, size } => format!("axis={axis} size={size}"),
         Kernel::Codelet(codelet) => codelet.attributes(),
         Kernel::Map(attrs) => print_map(attrs),
         Kernel::Iota { axis } | Kernel::Take { axis } => format!("axis={axis}"),
@@ -71,7 +72,7 @@ fn print_conv(attrs: &ConvAttrs) -> String {
     )
 }
 
-/// Inputs as lists of dimensions, then steps: `[0,1] [1] binary.add:f32[0,1] fill:f32=2`.
+/// Inputs as lists of dimensions, then steps, and one that is kept: `[0,1] [1] binary.add:f32[0,1] fill:f32=2 keep[0]`.
 fn print_map(attrs: &MapAttrs) -> String {
     let inputs = attrs.inputs.iter().map(|dims| list(dims));
     let steps = attrs.steps.iter().map(|step| {
@@ -81,15 +82,18 @@ fn print_map(attrs: &MapAttrs) -> String {
             _ => format!("{name}:{dtype}{}", list(&step.args)),
         }
     });
-    inputs.chain(steps).collect::<Vec<String>>().join(" ")
+    let kept = attrs.kept.map(|step| format!("keep[{step}]"));
+    inputs.chain(steps).chain(kept).collect::<Vec<String>>().join(" ")
 }
 
 fn parse_map(cursor: &mut Cursor) -> Result<Kernel> {
-    let mut attrs = MapAttrs { inputs: SmallVec::new(), steps: Vec::new() };
+    let mut attrs = MapAttrs { inputs: SmallVec::new(), steps: Vec::new(), kept: None };
     cursor.expect("{")?;
     while !cursor.eat("}") {
         if matches!(cursor.peek(), TokenKind::Punct("[")) {
             attrs.inputs.push(small_numbers(cursor)?);
+        } else if cursor.eat_ident("keep") {
+            attrs.kept = small_numbers::<1>(cursor)?.first().copied();
         } else {
             attrs.steps.push(parse_step(cursor)?);
         }
@@ -107,6 +111,7 @@ fn parse_step(cursor: &mut Cursor) -> Result<MapStep> {
         "compare" => CompareFn::from_name(func).map(MapFn::Compare),
         "select" => Some(MapFn::Select),
         "cast" => Some(MapFn::Cast),
+        "sigmoid" => Some(MapFn::Sigmoid),
         "fill" => Some(MapFn::Value(0.0)),
         _ => None,
     };
@@ -274,6 +279,8 @@ impl Attributes {
             "copy" => Kernel::Copy,
             "select" => Kernel::Select,
             "cast" => Kernel::Cast,
+            "sigmoid" => Kernel::Sigmoid,
+            "count" => Kernel::Count,
             "rowdot" => Kernel::RowDot,
             "broadcast" => Kernel::Broadcast { dims: self.dims("dims")? },
             "transpose" => Kernel::Transpose { perm: self.dims("perm")? },
@@ -291,6 +298,7 @@ impl Attributes {
                 method: self.conv_method()?,
             }),
             "gather" => Kernel::Gather { axis: self.int("axis")?, size: self.int("size")? },
+            "update" => Kernel::Update { axis: self.int("axis")?, size: self.int("size")? },
             "iota" => Kernel::Iota { axis: self.int("axis")? },
             "codelet" => Kernel::Codelet(Box::new(self.codelet()?)),
             "scatter" => Kernel::Scatter(self.scatter(None)?),

@@ -33,7 +33,11 @@ pub(super) fn check_unfolded(operands: &[OperandType]) -> Result<(), String> {
 }
 
 fn check_floats(operands: &[OperandType]) -> Result<(), String> {
-    if operands[0].dtype.is_float() { Ok(()) } else { Err("only floats are multiplied as one product".into()) }
+    if operands[0].dtype.is_float() {
+        Ok(())
+    } else {
+        Err("only floats are multiplied as one product".into())
+    }
 }
 
 /// Elements of the matrix of windows: a row for each output position and group.
