@@ -269,11 +269,11 @@ impl Emitter<'_> {
             return home;
         }
         let node = self.scope.node;
-        if let Some((var, last)) = self.scope.fetched.get_mut(&(value, wanted.clone())) {
-            if is_worth_keeping(&self.program.vars[*var], *last, node) {
-                *last = node;
-                return *var;
-            }
+        if let Some((var, last)) = self.scope.fetched.get_mut(&(value, wanted.clone()))
+            && is_worth_keeping(&self.program.vars[*var], *last, node)
+        {
+            *last = node;
+            return *var;
         }
         let name = format!("{}.at", self.base_name(value));
         let var = self.temp(&name, self.dtype(value), shape.clone(), &wanted);

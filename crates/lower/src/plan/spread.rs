@@ -60,6 +60,11 @@ impl Planner<'_> {
     /// there are: between the two a tile has one message with each tile that shares a block. So lie sums of which
     /// several tiles have parts, and operands that several tiles use. A balanced partition if that is much more even.
     pub(super) fn shared_out(&mut self, blocks: &Layout, value: ValueId) -> Layout {
+        self.shared_out_within(blocks, value, (5, 4))
+    }
+
+    /// The same with how much larger than a balanced partition's the largest share may be.
+    pub(super) fn shared_out_within(&mut self, blocks: &Layout, value: ValueId, ratio: (u64, u64)) -> Layout {
         let (shape, dtype) = (self.shape(value), self.dtype(value));
         let even = self.balanced(&shape, dtype);
         let mut split: Vec<Pieces> = shape
@@ -89,7 +94,7 @@ impl Planner<'_> {
             spans.map(|(dim, pieces)| Span::Part(Part::even(dim, pieces.size, pieces.grain))).collect();
         let shared = Layout { grid: Grid::packed(0, &extents), region };
         let largest = |layout: &Layout| Self::largest_lens(layout, &shape).iter().product::<u64>();
-        if largest(&shared) * 4 <= largest(&even) * 5 { shared } else { even }
+        if largest(&shared) * ratio.1 <= largest(&even) * ratio.0 { shared } else { even }
     }
 
     /// Cycles of the exchange that brings a value, whose layout is settled, into another layout; nothing if
