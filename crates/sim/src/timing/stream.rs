@@ -35,15 +35,11 @@ impl Timer<'_> {
         let mut parts = [0; 3];
         parts[0] = self.part_cycles(&body[..window.start], all);
         let beside = self.timeline.steps.len();
-        for step in self.timeline.steps[first.clone()].to_vec() {
-            self.push(TimedStep { name: format!("{} beside work", step.name), ..step }, later, 0);
-        }
+        self.repeat_beside_work(first.clone(), later);
         parts[1] = self.part_cycles(&body[window.clone()], all);
         parts[2] = self.part_cycles(&body[window.end..], all);
         let last = self.part(store, times);
-        for step in self.timeline.steps[last.clone()].to_vec() {
-            self.push(TimedStep { name: format!("{} beside work", step.name), ..step }, later, 0);
-        }
+        self.repeat_beside_work(last.clone(), later);
         let after = last.end..self.timeline.steps.len();
         let (load, store) = (self.cycles_of(first.clone(), times), self.cycles_of(last, times));
         let work = parts[1].max(load + store);
@@ -55,6 +51,14 @@ impl Timer<'_> {
         let chip = parts.iter().sum();
         let latency = if *count > 1 { 2 * period + load + store } else { load + chip + store };
         self.timeline.pace = Some(Pace { period, latency, host: load + store, chip });
+    }
+
+    /// The same transfers once more, for the iterations that have work to do beside them.
+    fn repeat_beside_work(&mut self, transfers: Range<usize>, times: u64) {
+        for at in transfers {
+            let step = self.timeline.steps[at].clone();
+            self.push(TimedStep { name: format!("{} beside work", step.name), ..step }, times, 0);
+        }
     }
 
     /// A loop whose body begins with the host's transfers: the host may be slower than the body.
