@@ -4,8 +4,9 @@
 
 mod common;
 
+use common::run;
 use pando_base::{DType, Tensor};
-use pando_cpu::{CompileOptions, Isa, MatmulPrecision, TileUnit, compile};
+use pando_cpu::{CompileOptions, Isa, MatmulPrecision, TileUnit};
 use pando_graph::{Builder, ConstData, Dot, TensorType, random};
 
 fn options(matmul_precision: MatmulPrecision, tile_unit: TileUnit, isa: Isa) -> CompileOptions {
@@ -25,9 +26,7 @@ fn product(a: &Tensor, w: &Tensor, options: &CompileOptions) -> Vec<f32> {
     let w = builder.weight("w", w.dtype(), w.shape().clone(), ConstData::Dense(w.clone()));
     let y = builder.dot(x, w, Dot { contract: vec![(1, 0)], ..Dot::default() }).unwrap();
     builder.end(&[y]);
-    let model = compile(&builder.finish(), options).unwrap();
-    let results = model.run(std::slice::from_ref(a)).unwrap();
-    assert_eq!(results, model.run(std::slice::from_ref(a)).unwrap(), "runs differ");
+    let results = run(&builder.finish(), std::slice::from_ref(a), options);
     results[0].to_f64().into_iter().map(|x| x as f32).collect()
 }
 

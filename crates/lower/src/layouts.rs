@@ -25,13 +25,24 @@ pub fn part_counts(units: u64, most: u64) -> Vec<u64> {
 }
 
 /// A partition over up to `tiles` tiles with the smallest largest block; among equals the one with
-/// fewest tiles. Blocks below `min_bytes` count as `min_bytes`.
+/// fewest tiles. Blocks below `min_bytes` count as `min_bytes`. Rows stay whole if that makes the largest block
+/// little larger: who reads rows then gets them in few messages.
 pub fn balanced(shape: &Shape, dtype: DType, tiles: u32, min_bytes: u64) -> Layout {
     let grains = grains(shape, dtype);
     let floor = (min_bytes / dtype.size_bytes()).max(1);
-    let mut best = (u64::MAX, u64::MAX, Vec::new());
-    search(shape, &grains, floor, 1, tiles.into(), &mut Vec::new(), &mut best);
-    split(shape, &grains, &best.2)
+    let best = |grains: &[u64]| {
+        let mut best = (u64::MAX, u64::MAX, Vec::new());
+        search(shape, grains, floor, 1, tiles.into(), &mut Vec::new(), &mut best);
+        best
+    };
+    let (block, _, parts) = best(&grains);
+    let mut whole_rows = grains.clone();
+    if let (Some(grain), Some(&size)) = (whole_rows.last_mut(), shape.last()) {
+        *grain = size.max(1);
+    }
+    let rows = best(&whole_rows);
+    let parts = if rows.0 * 4 <= block * 5 { rows.2 } else { parts };
+    split(shape, &grains, &parts)
 }
 
 fn grains(shape: &Shape, dtype: DType) -> Vec<u64> {

@@ -26,7 +26,7 @@ pub use place::{Placed, place};
 pub use plan::{Plan, plan, print_plan};
 pub use precision::{Precision, with_precision};
 pub use prepare::{inline_calls, prepare, supported};
-pub use stages::{End, Stage, rebalance, split};
+pub use stages::{End, Stage, rebalance, split, split_after};
 
 use pando_base::Result;
 use pando_graph::{Module, Op};
@@ -45,8 +45,23 @@ pub struct Options {
     pub half_partials: bool,
     /// Chips that run the same program on their own data.
     pub replicas: u64,
+    /// How often a call of the program runs the model, each time on another item from the host.
+    pub iterations: u64,
+    /// Tiles that do nothing but the host's transfers, so that these run beside the work: the chip's last ones.
+    pub io_tiles: u32,
+    /// Items that the host has ready before they are asked for.
+    pub prefetch: u32,
+    /// Parameters and results that another chip gives or takes; all others are the host's.
+    pub linked: Linked,
     /// State that stays on the chip: the parameter that holds it before a run, and the result that it becomes.
     pub state: Vec<(usize, usize)>,
+}
+
+/// Positions of a function's parameters and results.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Linked {
+    pub params: Vec<usize>,
+    pub results: Vec<usize>,
 }
 
 impl Default for Options {
@@ -56,6 +71,10 @@ impl Default for Options {
             min_tile_bytes: 128,
             half_partials: false,
             replicas: 1,
+            iterations: 1,
+            io_tiles: 0,
+            prefetch: pando_tile::PREFETCH,
+            linked: Linked::default(),
             state: Vec::new(),
         }
     }
@@ -75,12 +94,30 @@ pub fn compile(module: &Module, machine: &Machine, options: &Options) -> Result<
     let mut module = prepare(module, machine, options)?;
     supported(&module)?;
     own_state(&mut module, &options.state);
-    let plan = plan(&module, machine, options)?;
+    let working = without_io_tiles(&module, machine, options)?;
+    let plan = plan(&module, &working, options)?;
     let emitted = emit(&module, &plan, machine, options);
     check_kernels(&emitted.program)?;
     let placed = place(&emitted.program, machine);
     let fit = fit(&emitted.program, machine, &placed, Origin::Model);
     Ok(Compiled { module, plan, emitted, placed, fit })
+}
+
+/// The machine with the tiles that work.
+fn without_io_tiles(module: &Module, machine: &Machine, options: &Options) -> Result<Machine> {
+    let mut working = machine.clone();
+    if options.io_tiles == 0 {
+        return Ok(working);
+    }
+    if options.io_tiles >= machine.chip.tiles {
+        return Err(errors::too_many_io_tiles(options.io_tiles, machine));
+    }
+    let branches = |node: &pando_graph::Node| matches!(node.op, Op::If { .. } | Op::While { .. });
+    if module.funcs.values().any(|func| func.nodes.values().any(branches)) {
+        return Err(errors::branches_with_io_tiles());
+    }
+    working.chip.tiles -= options.io_tiles;
+    Ok(working)
 }
 
 /// A result that is state and is another parameter becomes a value of its own, which outlives that parameter's update.

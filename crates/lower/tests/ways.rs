@@ -18,7 +18,7 @@ fn check(text: &str, tiles: u32, way: &str) -> String {
     let compiled = compile(&module, &machine, &options).unwrap_or_else(|error| panic!("{error}"));
     let plan = print_plan(&compiled.module, &compiled.plan);
     assert!(plan.lines().any(|line| line.contains(way)), "no '{way}' in\n{plan}");
-    common::assert_sound(&compiled, text);
+    common::assert_sound(&compiled, &machine, text);
     let main = module.main().expect("there is a main");
     let args: Vec<Tensor> = module.funcs[main]
         .param_types()

@@ -170,6 +170,7 @@ fn check_memory(file: &File, profile: &Profile, expected: &str) {
         ("code", fullest.code as f64),
         ("vertex", fullest.vertex_state as f64),
         ("exchange", fullest.exchange_code as f64),
+        ("host", fullest.host_code as f64),
         ("stacks", fullest.stacks as f64),
     ];
     check(&format!("{} memory", file.name), expected, &actual);

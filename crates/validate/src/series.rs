@@ -124,6 +124,8 @@ pub enum Measures {
     Chip,
     /// The longer of the chip's and the host's part: transfers are prefetched.
     Overlapped,
+    /// An iteration of a call as the experiment's `call` says: the call's steps and what starting it takes, divided.
+    Call,
     /// A single request: everything, one after another, and the host has to be waited for.
     Request,
 }
@@ -137,13 +139,32 @@ pub enum Experiment {
     /// A graph, compiled: a template in `data/programs`. `partials` is the type of partial sums.
     Graph { file: String, partials: String },
     /// A built-in model, `NAME?OPTION=VALUE&…`, compiled in f16 for one chip.
-    Model { name: String, partials: String },
+    Model {
+        name: String,
+        partials: String,
+        #[serde(default)]
+        call: Option<Call>,
+    },
     /// Bytes to or from the host, `bytes` of a point at a time.
-    Host { direction: Direction },
+    Host {
+        direction: Direction,
+        /// Whether the host has to be waited for.
+        #[serde(default)]
+        waiting: bool,
+    },
     /// Both directions between two chips at once, over so many links.
     Link { links: u32 },
     /// A barrier that the host takes part in.
     HostSync,
+}
+
+/// How the host fed a model that was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Call {
+    pub iterations: u64,
+    pub io_tiles: u32,
+    pub prefetch: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

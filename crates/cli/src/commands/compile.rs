@@ -39,6 +39,9 @@ pub fn lower_options(options: &CompileOptions, machine: &Machine, stages: u64) -
         available_memory_proportion: proportion,
         half_partials: matches!(options.precision, Some(Precision::F16 | Precision::F8)),
         replicas,
+        iterations: options.iterations.unwrap_or(1),
+        io_tiles: options.io_tiles,
+        prefetch: options.prefetch,
         ..Options::default()
     })
 }

@@ -1,7 +1,9 @@
 //! Branches and loops: the functions that they run are planned as if they stood alone, with operands where
 //! they lie. Constants and inputs that nothing used before lie as the function wants them.
 
-use super::{Method, Plan, Planner, first_users};
+use super::family::Families;
+use super::fuse::all_users;
+use super::{Method, Plan, Planner};
 use crate::layouts::without_copies;
 use pando_base::IdSet;
 use pando_graph::{FuncId, Node, ValueDef, ValueId};
@@ -85,11 +87,13 @@ impl<'a> Planner<'a> {
             machine: self.machine,
             options: self.options,
             plan: Plan::default(),
-            users: first_users(target),
+            users: all_users(target),
             steady: IdSet::default(),
             balanced: std::mem::take(&mut self.balanced),
             matmuls: std::mem::take(&mut self.matmuls),
             convs: std::mem::take(&mut self.convs),
+            families: Families::default(),
+            preplanned: Default::default(),
         }
     }
 

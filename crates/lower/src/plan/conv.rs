@@ -7,10 +7,9 @@
 
 use super::conv_split::Problem;
 use super::search::{Search, Splits};
-use super::{Method, Planner, stages_for};
-use crate::layouts::normalize;
+use super::{Method, Planner, stages_for_axes};
 use crate::plan::matmul::Cost;
-use pando_graph::{Conv, Node};
+use pando_graph::{Conv, Node, NodeId};
 use pando_tile::kernel::{ConvAttrs, ConvMethod};
 use pando_tile::{Grid, Layout, Part, Region, Span};
 use smallvec::SmallVec;
@@ -69,6 +68,18 @@ impl ConvPlan {
         [self.span(BATCH, input[0]), channels].into_iter().chain(field).collect()
     }
 
+    /// The input's blocks without overlap and copies.
+    pub fn input_blocks(&self, input: &[u64], output: &[u64]) -> Layout {
+        let axes =
+            [Some(BATCH), (self.attrs.groups == 1).then_some(INPUT_CHANNELS), Some(FIELD[0]), Some(FIELD[1])];
+        let span = |(dim, &size): (usize, &u64)| match axes.get(dim).copied().flatten() {
+            Some(axis) if dim < 2 => self.span(axis, size),
+            Some(axis) if size >= output[dim] => self.span(axis, size),
+            _ => Span::full(size),
+        };
+        Layout { grid: self.grid(), region: input.iter().enumerate().map(span).collect() }
+    }
+
     pub fn weights_region(&self, weights: &[u64]) -> Region {
         let channels = if self.attrs.groups == 1 {
             self.span(INPUT_CHANNELS, weights[1])
@@ -95,7 +106,21 @@ impl ConvPlan {
 }
 
 impl Planner<'_> {
-    pub(super) fn conv(&mut self, conv: &Conv, node: &Node) -> Method {
+    pub(super) fn conv(&mut self, conv: &Conv, id: NodeId, node: &Node) -> Method {
+        let (input, weights, out) = (node.operands[0], node.operands[1], node.results[0]);
+        let method = match self.preplanned.remove(&id) {
+            Some(method) => method,
+            None => Method::Conv(self.conv_plan(conv, node)),
+        };
+        let Method::Conv(plan) = &method else { unreachable!("a convolution is planned as one") };
+        self.want(weights, &self.operand_layout(&method, node, 1));
+        self.settled(input);
+        let own = Layout { grid: plan.grid(), region: plan.out_region(&self.shape(out)) };
+        self.set_product(out, own, plan.stages.is_empty());
+        method
+    }
+
+    pub(super) fn conv_plan(&mut self, conv: &Conv, node: &Node) -> ConvPlan {
         let (input, weights, out) = (node.operands[0], node.operands[1], node.results[0]);
         let small = |values: &mut dyn Iterator<Item = u64>| values.collect::<SmallVec<[u64; 2]>>();
         let attrs = ConvAttrs {
@@ -118,17 +143,10 @@ impl Planner<'_> {
             memory_bytes: self.temporary_bytes(),
         };
         let key = problem.key();
-        let plan = match self.convs.get(&key) {
+        match self.convs.get(&key) {
             Some(plan) => plan.clone(),
             None => self.convs.entry(key).or_insert(solve(&problem)).clone(),
-        };
-        let layout = |region: Region| Layout { grid: plan.grid(), region };
-        self.want(weights, &layout(plan.weights_region(&problem.weights)));
-        self.settled(input);
-        let own = layout(plan.out_region(&problem.output));
-        let home = if plan.stages.is_empty() { own } else { self.shared_out(&own, out) };
-        self.plan.layouts[out] = Some(normalize(&home, &self.shape(out)));
-        Method::Conv(plan)
+        }
     }
 }
 
@@ -142,11 +160,11 @@ fn solve(problem: &Problem) -> ConvPlan {
     let (problem, found) = candidates
         .min_by_key(|(_, found)| (found.over_bytes, found.cost.cycles()))
         .expect("a convolution can be done position by position");
-    let sums = found.parts[INPUT_CHANNELS].max(found.parts[KERNEL]);
+    let sums = [found.parts[INPUT_CHANNELS], found.parts[KERNEL]];
     ConvPlan {
         parts: found.parts,
         grains: problem.grains(),
-        stages: if sums > 1 { stages_for(sums) } else { Vec::new() },
+        stages: if sums == [1; 2] { Vec::new() } else { stages_for_axes(&sums) },
         window_elements: problem.window_elements(&found.parts),
         cost: found.cost,
         attrs: problem.attrs,

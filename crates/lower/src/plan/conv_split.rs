@@ -3,7 +3,7 @@
 use super::conv::{BATCH, FIELD, INPUT_CHANNELS, KERNEL, OUTPUT_CHANNELS};
 use super::matmul::{Cost, reduce_cycles};
 use super::search::{Branch, Least, Splits};
-use super::{matrix_rate, receive_cycles, stages_for, superstep_cycles, vertex_cycles};
+use super::{matrix_rate, receive_cycles, stages_for_axes, superstep_cycles, vertex_cycles};
 use crate::layouts::part_counts;
 use pando_base::DType;
 use pando_machine::Machine;
@@ -130,7 +130,7 @@ impl<'a> Problem<'a> {
         let sums = [parts[INPUT_CHANNELS], parts[KERNEL]];
         let (mut longest, mut other) = (sums[0].max(sums[1]), sums[0].min(sums[1]));
         let whole = volume(&self.output);
-        for groups in if longest > 1 { stages_for(longest) } else { Vec::new() } {
+        for groups in if longest > 1 { stages_for_axes(&sums) } else { Vec::new() } {
             let (depth, share) =
                 (longest.div_ceil(groups) * other, (whole * groups).div_ceil(chip.tiles.into()).max(1));
             cost.reduce_exchange_cycles += receive_cycles(self.machine, depth * share * partial_bytes, false);
@@ -180,7 +180,7 @@ impl<'a> Problem<'a> {
 
 impl Splits<6> for Problem<'_> {
     const ORDER: [usize; 6] = [FIELD[0], KERNEL, INPUT_CHANNELS, OUTPUT_CHANNELS, BATCH, FIELD[1]];
-    const PREFERRED: [usize; 6] = [OUTPUT_CHANNELS, FIELD[1], FIELD[0], BATCH, KERNEL, INPUT_CHANNELS];
+    const PREFERRED: [usize; 6] = [OUTPUT_CHANNELS, FIELD[0], BATCH, FIELD[1], KERNEL, INPUT_CHANNELS];
 
     fn tiles(&self) -> u64 {
         self.machine.chip.tiles.into()

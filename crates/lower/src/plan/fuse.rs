@@ -197,7 +197,8 @@ pub(crate) fn number_of(module: &Module, func: &Func, value: ValueId) -> Option<
     }
 }
 
-fn all_users(func: &Func) -> SideTable<ValueId, Vec<NodeId>> {
+/// The nodes that use each value, in order.
+pub(super) fn all_users(func: &Func) -> SideTable<ValueId, Vec<NodeId>> {
     let mut users: SideTable<ValueId, Vec<NodeId>> = SideTable::default();
     for (id, node) in func.nodes.iter() {
         for &operand in &node.operands {

@@ -9,10 +9,10 @@
 
 use super::search::{Branch, Found, Least, Search, Splits};
 use super::{Planner, matrix_rate, receive_cycles, stages_for, superstep_cycles, vertex_cycles};
-use crate::layouts::{normalize, part_counts};
+use crate::layouts::part_counts;
 use crate::plan::Method;
 use pando_base::{DType, Shape};
-use pando_graph::{Dot, Node, ValueDef, ValueId};
+use pando_graph::{Dot, Node, NodeId, ValueId};
 use pando_machine::{Chip, Machine};
 use pando_tile::{Grid, Kernel, Layout, OperandType, Part, Region, Span};
 use smallvec::SmallVec;
@@ -363,7 +363,27 @@ impl MatmulPlan {
 }
 
 impl Planner<'_> {
-    pub(super) fn matmul(&mut self, dot: &Dot, node: &Node) -> Method {
+    pub(super) fn matmul(&mut self, dot: &Dot, id: NodeId, node: &Node) -> Method {
+        let (lhs, rhs, out) = (node.operands[0], node.operands[1], node.results[0]);
+        let method = match self.preplanned.remove(&id) {
+            Some(method) => method,
+            None => Method::Matmul(self.matmul_plan(dot, node)),
+        };
+        let Method::Matmul(plan) = &method else { unreachable!("a dot is planned as a product") };
+        self.want(rhs, &self.operand_layout(&method, node, 1));
+        self.want(lhs, &self.operand_layout(&method, node, 0));
+        let region = plan.out_region(&self.shape(lhs), &self.shape(rhs));
+        self.set_product(out, Layout { grid: plan.grid(), region }, plan.stages.is_empty());
+        method
+    }
+
+    /// Where a product's sums lie, or, if several tiles have parts of them, what they add up to.
+    pub(super) fn set_product(&mut self, out: ValueId, own: Layout, complete: bool) {
+        let home = if complete { own } else { self.wish(out).unwrap_or_else(|| self.shared_out(&own, out)) };
+        self.set_value(out, home);
+    }
+
+    pub(super) fn matmul_plan(&mut self, dot: &Dot, node: &Node) -> MatmulPlan {
         let (lhs, rhs, out) = (node.operands[0], node.operands[1], node.results[0]);
         let problem = Problem {
             machine: self.machine,
@@ -386,30 +406,28 @@ impl Planner<'_> {
             problem.output,
             problem.rhs_is_free
         );
-        let plan = match self.matmuls.get(&key) {
+        match self.matmuls.get(&key) {
             Some(plan) => plan.clone(),
             None => self.matmuls.entry(key).or_insert(problem.solve()).clone(),
-        };
-        let layout = |region: Region| Layout { grid: plan.grid(), region };
-        let (lhs_shape, rhs_shape) = (self.shape(lhs), self.shape(rhs));
-        self.want(rhs, &layout(plan.rhs_region(&rhs_shape)));
-        self.want(lhs, &layout(plan.lhs_region(&lhs_shape)));
-        let home = if plan.parts[INNER] == 1 {
-            layout(plan.out_region(&lhs_shape, &rhs_shape))
-        } else {
-            self.shared_out(&layout(plan.out_region(&lhs_shape, &rhs_shape)), out)
-        };
-        self.plan.layouts[out] = Some(normalize(&home, &self.shape(out)));
-        Method::Matmul(plan)
+        }
     }
 
-    /// A constant or input without a layout yet can be stored wherever a user wants it.
-    pub(super) fn is_free(&self, value: ValueId) -> bool {
-        let source = match self.func.values[value].def {
-            ValueDef::Param(_) => true,
-            ValueDef::Node(node, _) => matches!(self.func.nodes[node].op, pando_graph::Op::Constant(_)),
-        };
-        source && self.plan.layouts[value].is_none()
+    /// What a product needs of an operand on each tile.
+    pub(super) fn operand_layout(&self, method: &Method, node: &Node, operand: usize) -> Layout {
+        let shapes: Vec<Shape> =
+            node.operands.iter().chain(&node.results).map(|&value| self.shape(value)).collect();
+        match method {
+            Method::Matmul(plan) if operand == 0 => {
+                Layout { grid: plan.grid(), region: plan.lhs_region(&shapes[0]) }
+            }
+            Method::Matmul(plan) => Layout { grid: plan.grid(), region: plan.rhs_region(&shapes[1]) },
+            Method::Conv(plan) if operand == 0 => {
+                let region = plan.input_region(&shapes[0], &shapes[1], &shapes[2]);
+                Layout { grid: plan.grid(), region }
+            }
+            Method::Conv(plan) => Layout { grid: plan.grid(), region: plan.weights_region(&shapes[1]) },
+            _ => unreachable!("only products are asked"),
+        }
     }
 
     /// Sums of floats are f32, unless the user allows halves and the result is one. Integers wrap in the

@@ -433,6 +433,24 @@ impl Kernel {
         }
     }
 
+    /// Operands that are loaded 128 bits at a time, which only the interleaved region gives in a cycle: what the matrix
+    /// unit multiplies by (hardware.md section 2, coefficient load: ld128putcs).
+    pub fn wide_operands(&self) -> &'static [usize] {
+        match self {
+            Kernel::MatMul { .. } | Kernel::Conv(_) => &[1],
+            _ => &[],
+        }
+    }
+
+    /// Pairs of operands that are accessed in one cycle and so lie in different memory elements: the matrix unit loads
+    /// inputs while it stores results (hardware.md section 2: a store in the cycle of a load, ld2xst64).
+    pub fn apart_operands(&self) -> &'static [(usize, usize)] {
+        match self {
+            Kernel::MatMul { .. } | Kernel::Conv(_) => &[(0, 2)],
+            _ => &[],
+        }
+    }
+
     /// Bytes of code that a tile needs to run this kernel, shared by all its vertices of that [`Kernel::code_name`].
     ///
     /// Assumption: 4 bytes an instruction (hardware.md section 2: 32-bit instructions), and 64 to 384 of

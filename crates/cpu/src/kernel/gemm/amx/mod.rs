@@ -17,7 +17,7 @@ mod kernel;
 mod processor;
 mod unit;
 
-pub use check::{is_there, three_parts_pay};
+pub use check::{Found, found, is_there, three_parts_pay};
 
 use super::{Session, TileLoop, Tiles, Word};
 use crate::isa::TileUnit;
@@ -34,6 +34,7 @@ const fn tiles_of<U: Unit>(kernels: &'static [TileLoop], word: Word, parts: usiz
         columns: 2 * SIDE,
         kernels,
         word,
+        half: false,
         parts,
         granule: SIDE,
         pass_words: PASS_WORDS,
