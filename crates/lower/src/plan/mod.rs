@@ -42,6 +42,7 @@ use pando_machine::{Chip, Machine, MatrixRate};
 use pando_tile::message::is_flat;
 use pando_tile::{Layout, Span, VertexCost};
 use rustc_hash::FxHashMap;
+use spread::Sharing;
 
 /// How a node is computed. Operations not listed have one way.
 #[derive(Clone, Debug, PartialEq)]
@@ -186,8 +187,9 @@ impl Planner<'_> {
         } else if partition && self.small_block(&wanted, value) {
             without_copies(&wanted, &shape)
         } else if partition {
-            // Who sends most takes longest.
-            self.shared_out_within(&wanted, value, (9, 8))
+            // Weights have many small pieces; of an input, who sends most takes longest.
+            let ratio = if constant { (9, 8) } else { (1, 1) };
+            self.shared_out_by(&wanted, value, Sharing { ratio, fine: true })
         } else {
             self.balanced(&shape, self.dtype(value))
         }
