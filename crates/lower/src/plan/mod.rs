@@ -197,8 +197,7 @@ impl Planner<'_> {
 
     /// The first layout of a value; that of its family if there is one.
     fn lay_out(&mut self, value: ValueId, layout: Layout) {
-        self.families.decide(value, &layout, &self.shape(value), self.tiles());
-        let home = self.families.layout(value).cloned().unwrap_or(layout);
+        let home = self.family_layout(value, layout);
         self.plan.layouts[value] = Some(home);
     }
 
@@ -241,8 +240,7 @@ impl Planner<'_> {
             Err(Some(value)) => without_copies(&self.settled(value), &shape),
             Err(None) => self.balanced(&shape, self.dtype(result)),
         };
-        self.families.decide(result, &layout, &shape, self.tiles());
-        let layout = self.families.layout(result).cloned().unwrap_or(layout);
+        let layout = self.family_layout(result, layout);
         node.operands.iter().for_each(|&operand| self.want(operand, &layout));
         self.set(node, layout);
         Method::Direct
