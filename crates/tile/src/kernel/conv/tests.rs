@@ -259,7 +259,7 @@ fn unfolded_is_the_same() {
 /// The gradient of a 3×3 kernel of 64 channels for one image: its "channels" are one, its kernel is the field.
 #[test]
 fn a_product_fills_the_unit_where_channels_do_not() {
-    let lens: [&[u64]; 4] = [&[64, 1, 10, 58], &[16, 1, 8, 56], &[64, 16, 3, 3], &[64 * 8 * 56 * 9]];
+    let lens: [&[u64]; 4] = [&[64, 1, 10, 58], &[64, 1, 8, 56], &[64, 64, 3, 3], &[64 * 8 * 56 * 9]];
     let operands: Vec<_> = lens.into_iter().map(|lens| OperandType { dtype: DType::F16, lens }).collect();
     let time = |method| {
         let conv = ConvAttrs { method, ..attrs(&[1, 1], &[0, 0], &[1, 1], 1) };
