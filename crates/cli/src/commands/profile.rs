@@ -84,7 +84,10 @@ pub fn predict(args: &ProfileArgs) -> Result<Prediction> {
     }
     // Their words are a model's options.
     let suggestions = match &model {
-        Model::Graph(_) => pando_profile::reduce::suggestions(&profile),
+        Model::Graph(_) => {
+            let eight_bits = machine.chip.fastest_rate("f8").is_some();
+            pando_profile::reduce::suggestions(&profile, eight_bits)
+        }
         Model::Tile(_) => Vec::new(),
     };
     Ok(Prediction { profile, machine, compile_s, differences, suggestions })

@@ -12,7 +12,9 @@ use serde_json::json;
 /// More are not read.
 pub const SHOWN: usize = 3;
 /// A change is tried at most this often.
-const TRIED: usize = 5;
+const TRIED: usize = 6;
+/// And a larger batch doubled this often.
+const DOUBLED: usize = 2;
 /// Gains below this share are within what any change does.
 const GAIN: f64 = 0.03;
 
@@ -35,7 +37,7 @@ pub fn sentences(
     let mut tried = Vec::new();
     for suggestion in suggestions.iter().filter(|suggestion| suggestion.change.is_some()).take(TRIED) {
         if tried.len() < SHOWN {
-            tried.extend(attempt(suggestion, base, args, progress));
+            tried.extend(best(suggestion, base, args, progress));
         }
     }
     tried.sort_by(|a: &Tried, b: &Tried| {
@@ -44,6 +46,21 @@ pub fn sentences(
     let others = suggestions.iter().filter(|suggestion| suggestion.change.is_none());
     let sentences = tried.iter().map(|tried| tried.sentence.clone());
     (sentences.chain(others.map(Suggestion::sentence)).take(SHOWN).collect(), tried)
+}
+
+/// The change, or where it is a larger batch that helps, one larger still if that helps more.
+fn best(suggestion: &Suggestion, base: &Profile, args: &ProfileArgs, progress: &Progress) -> Option<Tried> {
+    let mut best = attempt(suggestion, base, args, progress)?;
+    let Some(Change::MicroBatch(mut items)) = suggestion.change else { return Some(best) };
+    for _ in 0..if base.fit.fits { DOUBLED } else { 0 } {
+        items *= 2;
+        let larger = Suggestion { change: Some(Change::MicroBatch(items)), ..suggestion.clone() };
+        match attempt(&larger, base, args, progress) {
+            Some(tried) if tried.throughput_per_s > best.throughput_per_s * (1.0 + GAIN) => best = tried,
+            _ => break,
+        }
+    }
+    Some(best)
 }
 
 /// None if the change is impossible or does not help.
@@ -83,6 +100,7 @@ fn with(change: &Change, args: &ProfileArgs) -> Option<(ProfileArgs, String)> {
     let mut typed = change.options();
     match *change {
         Change::HalfPrecision => options.precision = Some(Precision::F16),
+        Change::EightBits => options.precision = Some(Precision::F8),
         Change::AvailableMemoryProportion(share) => {
             let same = options.available_memory_proportion == share;
             options.available_memory_proportion = (!same).then_some(share)?;

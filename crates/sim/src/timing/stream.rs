@@ -35,15 +35,11 @@ impl Timer<'_> {
         let mut parts = [0; 3];
         parts[0] = self.part_cycles(&body[..window.start], all);
         let beside = self.timeline.steps.len();
-        for step in self.timeline.steps[first.clone()].to_vec() {
-            self.push(TimedStep { name: format!("{} beside work", step.name), ..step }, later, 0);
-        }
+        self.push_beside(first.clone(), later);
         parts[1] = self.part_cycles(&body[window.clone()], all);
         parts[2] = self.part_cycles(&body[window.end..], all);
         let last = self.part(store, times);
-        for step in self.timeline.steps[last.clone()].to_vec() {
-            self.push(TimedStep { name: format!("{} beside work", step.name), ..step }, later, 0);
-        }
+        self.push_beside(last.clone(), later);
         let after = last.end..self.timeline.steps.len();
         let (load, store) = (self.cycles_of(first.clone(), times), self.cycles_of(last, times));
         let work = parts[1].max(load + store);
@@ -75,6 +71,14 @@ impl Timer<'_> {
         }
         let period = own.max(callback);
         self.timeline.pace = Some(Pace { period, latency: own, host, chip: own.saturating_sub(host) });
+    }
+
+    /// The same transfers for all items that have neighbours.
+    fn push_beside(&mut self, transfers: Range<usize>, times: u64) {
+        for index in transfers {
+            let step = self.timeline.steps[index].clone();
+            self.push(TimedStep { name: format!("{} beside work", step.name), ..step }, times, 0);
+        }
     }
 
     fn part(&mut self, steps: &[Step], times: u64) -> Range<usize> {
