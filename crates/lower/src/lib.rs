@@ -90,13 +90,27 @@ pub struct Compiled {
 
 /// Compiles the function named `main`. Every unsupported operation is reported in one error.
 pub fn compile(module: &Module, machine: &Machine, options: &Options) -> Result<Compiled> {
+    compile_in_passes(module, machine, options, |_| {})
+}
+
+/// The same, saying what is going on.
+pub fn compile_in_passes(
+    module: &Module,
+    machine: &Machine,
+    options: &Options,
+    pass: impl Fn(&str),
+) -> Result<Compiled> {
+    pass("compiling: preparing the graph");
     let mut module = inline_calls(module)?;
     supported(&module)?;
     own_state(&mut module, &options.state);
     let working = without_io_tiles(&module, machine, options)?;
+    pass("compiling: planning layouts and methods");
     let plan = plan(&module, &working, options)?;
+    pass("compiling: emitting the tile program");
     let emitted = emit(&module, &plan, machine, options);
     check_kernels(&emitted.program)?;
+    pass("compiling: placing variables");
     let placed = place(&emitted.program, machine);
     let fit = fit(&emitted.program, machine, &placed, Origin::Model);
     Ok(Compiled { module, plan, emitted, placed, fit })

@@ -10,7 +10,7 @@ use crate::output::{colors, note, print, print_json};
 use crate::progress::Progress;
 use pando_base::{Error, Result, Tensor};
 use pando_graph::{Func, Module};
-use pando_lower::{Compiled, Options, compile, model_flops};
+use pando_lower::{Compiled, Options, compile_in_passes, model_flops};
 use pando_machine::Machine;
 use pando_profile::reduce::Suggestion;
 use pando_profile::{Profile, Trust};
@@ -153,7 +153,7 @@ fn profile_graph(
         };
         return Ok((profile, differences, compile_s));
     }
-    let compiled = compile(&module, machine, &options)?;
+    let compiled = compile_in_passes(&module, machine, &options, |pass| progress.pass(pass))?;
     progress.pass("predicting");
     let program = &compiled.emitted.program;
     let placement = Some(&compiled.placed.placement);
@@ -367,6 +367,7 @@ impl Prediction {
     pub fn json(&self) -> serde_json::Value {
         let mut json = json(&self.profile, &self.machine, self.compile_s, &self.differences);
         json["suggestions"] = json!(self.sentences());
+        json["tried"] = json!([]);
         json
     }
 }
