@@ -33,7 +33,7 @@ pub fn fit(program: &Program, machine: &Machine, placed: &Placed, origin: Origin
             .collect(),
         remedy: match origin {
             _ if over == 0 => String::new(),
-            Origin::Model => remedy(program, placed, tile, &largest, machine.chip.sram.bytes_per_tile),
+            Origin::Model => remedy(program, placed, tile, &largest, machine),
             Origin::HandWritten => hand_written_remedy(program, &largest),
         },
     }
@@ -108,7 +108,13 @@ fn step_name(program: &Program, step: &Step) -> String {
 }
 
 /// One remedy, by what takes most of the tile.
-fn remedy(program: &Program, placed: &Placed, tile: u32, largest: &[(VarId, u64)], available: u64) -> String {
+fn remedy(
+    program: &Program,
+    placed: &Placed,
+    tile: u32,
+    largest: &[(VarId, u64)],
+    machine: &Machine,
+) -> String {
     let bytes_of = |constant: bool| -> u64 {
         let vars = program.vars.values().filter(|var| var.role.always_lives() == constant);
         vars.filter_map(|var| Some(var.tile_bytes(&var.home.grid.coordinates_of(tile)?))).sum()
@@ -123,7 +129,7 @@ fn remedy(program: &Program, placed: &Placed, tile: u32, largest: &[(VarId, u64)
         return "code, most of it for exchanges, overfills the tile: divide the model with --stages 2, one chip a stage".into();
     }
     if weights > temporaries {
-        return weights_remedy(program, available);
+        return weights_remedy(program, machine);
     }
     let copies = largest.first().is_some_and(|&(var, _)| program.vars[var].name.contains(".at"));
     if copies {
@@ -143,7 +149,7 @@ fn hand_written_remedy(program: &Program, largest: &[(VarId, u64)]) -> String {
 }
 
 /// Weights that overfill a chip: half precision if that halves them to fit, otherwise more chips.
-fn weights_remedy(program: &Program, available: u64) -> String {
+fn weights_remedy(program: &Program, machine: &Machine) -> String {
     let bytes = |only_f32: bool| -> u64 {
         let weights = program.vars.values().filter(|var| var.role.always_lives());
         let wanted = weights.filter(|var| !only_f32 || var.dtype == pando_base::DType::F32);
@@ -151,11 +157,17 @@ fn weights_remedy(program: &Program, available: u64) -> String {
     };
     let (whole, halvable) = (bytes(false), bytes(true));
     // Half of the chip is left for everything else.
-    let room = available.saturating_mul(program.tiles.into()) / 2;
+    let room = machine.chip.sram.bytes_per_tile.saturating_mul(program.tiles.into()) / 2;
     if halvable > 0 && whole - halvable / 2 <= room {
         return "weights alone overfill the tile: halve them with --precision f16".into();
     }
     let chips = (whole - halvable / 2).div_ceil(room.max(1)).max(2);
+    if chips > u64::from(machine.chips) {
+        return format!(
+            "weights alone overfill the tile: divide the model over {chips} chips with --stages {chips}; {} has {}",
+            machine.name, machine.chips
+        );
+    }
     format!(
         "weights alone overfill the tile: divide the model with --stages {chips}, one chip a stage, and --precision f16"
     )

@@ -13,8 +13,9 @@ use serde_json::json;
 pub const SHOWN: usize = 3;
 /// A change is tried at most this often.
 const TRIED: usize = 6;
-/// And a larger batch doubled this often.
+/// And a larger batch doubled this often, a smaller one halved.
 const DOUBLED: usize = 2;
+const HALVED: usize = 3;
 /// Gains below this share are within what any change does.
 const GAIN: f64 = 0.03;
 
@@ -48,14 +49,22 @@ pub fn sentences(
     (sentences.chain(others.map(Suggestion::sentence)).take(SHOWN).collect(), tried)
 }
 
-/// The change, or where it is a larger batch that helps, one larger still if that helps more.
+/// The change; where it is a larger batch that helps, one larger still if that helps more; where it is a smaller batch,
+/// the first that fits.
 fn best(suggestion: &Suggestion, base: &Profile, args: &ProfileArgs, progress: &Progress) -> Option<Tried> {
-    let mut best = attempt(suggestion, base, args, progress)?;
-    let Some(Change::MicroBatch(mut items)) = suggestion.change else { return Some(best) };
-    for _ in 0..if base.fit.fits { DOUBLED } else { 0 } {
-        items *= 2;
-        let larger = Suggestion { change: Some(Change::MicroBatch(items)), ..suggestion.clone() };
-        match attempt(&larger, base, args, progress) {
+    let first = attempt(suggestion, base, args, progress);
+    let Some(Change::MicroBatch(items)) = suggestion.change else { return first };
+    let of = |items: u64| {
+        let other = Suggestion { change: Some(Change::MicroBatch(items)), ..suggestion.clone() };
+        attempt(&other, base, args, progress)
+    };
+    if !base.fit.fits {
+        let smaller = (1..HALVED).map(|times| items >> times).take_while(|&items| items > 0);
+        return first.or_else(|| smaller.into_iter().find_map(of));
+    }
+    let mut best = first?;
+    for times in 1..=DOUBLED {
+        match of(items << times) {
             Some(tried) if tried.throughput_per_s > best.throughput_per_s * (1.0 + GAIN) => best = tried,
             _ => break,
         }
@@ -82,9 +91,9 @@ fn attempt(
         100.0 * gain,
         duration(profile.latency_s())
     );
-    let result = if base.fit.fits { what } else { format!("fits, {what}") };
+    let result = if base.fit.fits { format!("gives {what}") } else { format!("fits: {what}") };
     helps.then(|| Tried {
-        sentence: format!("{options} gives {result}: {}", suggestion.finding),
+        sentence: format!("{options} {result}; {}", suggestion.finding),
         options,
         throughput_per_s: profile.throughput_per_s(),
         latency_s: profile.latency_s(),

@@ -118,8 +118,13 @@ fn host_bytes(profile: &Profile) -> Option<Suggestion> {
     let waiting = share(profile.totals.parts.host, profile.totals.parts.total());
     let moved = profile.totals.host_in_bytes.saturating_add(profile.totals.host_out_bytes);
     let finding = format!("the host takes {} of the time for {} a run", percent(waiting), bytes(moved));
-    // Whether the model can take fewer is for its owner to say.
-    suggest(waiting * 0.9, finding, None, "send fewer bytes an item, such as f16 or 8-bit inputs")
+    // Whether the model can take or give fewer is for its owner to say.
+    let advice = if profile.totals.host_in_bytes >= profile.totals.host_out_bytes {
+        "send fewer bytes an item, such as f16 or 8-bit inputs"
+    } else {
+        "return fewer bytes an item, such as the few results that are looked at"
+    };
+    suggest(waiting * 0.9, finding, None, advice)
 }
 
 fn batch_of(profile: &Profile) -> u64 {
