@@ -109,7 +109,7 @@ fn plan(flat: &Flat, makers: &[Option<usize>], node: &FlatNode, has_words: bool)
         Work::Op(Op::Conv(conv)) => {
             let w_sizes = &flat.values[node.operands[1]].sizes;
             let whole = w_sizes.len() > 2
-                && (w_sizes[1] > 0 && w_sizes[1] % 4 == 0
+                && (w_sizes[1] > 0 && w_sizes[1].is_multiple_of(4)
                     || conv.groups == 1 && (1..4).contains(&w_sizes[1]));
             let suits = has_words && whole && is_constant(flat, makers, node.operands[1]);
             if suits
