@@ -66,7 +66,7 @@ pub enum ZooCommand {
 }
 
 /// Where a model and its inputs come from.
-#[derive(ClapArgs)]
+#[derive(Clone, ClapArgs)]
 pub struct ModelArgs {
     /// A .onnx, .graph or .tile file, or a built-in model: zoo:NAME or zoo:NAME?batch=16&dtype=f16 (see `pando
     /// zoo list`)
@@ -76,17 +76,24 @@ pub struct ModelArgs {
     pub dims: Vec<(String, u64)>,
 }
 
+/// The values of a model's inputs. Where nothing is run, they matter to models whose sizes or branches depend on them.
+#[derive(Clone, ClapArgs)]
+pub struct InputArgs {
+    /// An input's values: a .npy file, a .npz file for all inputs it has arrays for, or one number for all its
+    /// elements. A model's only input needs no name
+    #[arg(long = "input", value_name = "[NAME=]FILE|NUMBER", value_parser = parse_input)]
+    pub inputs: Vec<GivenInput>,
+    /// Draw the inputs that nothing is given for, from this seed
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub random: u64,
+}
+
 #[derive(ClapArgs)]
 pub struct RunArgs {
     #[command(flatten)]
     pub model: ModelArgs,
-    /// An input's values: a .npy file, or a .npz file for all inputs it has arrays for. A model's only input needs no
-    /// name
-    #[arg(long = "input", value_name = "[NAME=]FILE", value_parser = parse_input)]
-    pub inputs: Vec<InputFile>,
-    /// Draw the inputs that no file is given for, from this seed
-    #[arg(long, value_name = "SEED", default_value_t = 0)]
-    pub random: u64,
+    #[command(flatten)]
+    pub given: InputArgs,
     /// Write every output there as NAME.npy
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
@@ -96,6 +103,9 @@ pub struct RunArgs {
     /// How precisely f32 products are computed, at least
     #[arg(long, value_enum, default_value_t = MatmulPrecision::Highest)]
     pub matmul_precision: MatmulPrecision,
+    /// Do without the processor's unit for products of tiles (AMX)
+    #[arg(long)]
+    pub no_amx: bool,
     /// Run this often and report the median time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub iterations: u64,
@@ -116,7 +126,7 @@ pub struct RunArgs {
     pub json: bool,
 }
 
-#[derive(ClapArgs)]
+#[derive(Clone, ClapArgs)]
 pub struct CompileOptions {
     /// A built-in system or a machine file
     #[arg(long, value_name = "SYSTEM")]
@@ -134,12 +144,24 @@ pub struct CompileOptions {
     /// Items processed at once: the size of the dimension named N, B or batch
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub micro_batch: Option<u64>,
+    /// Iterations of a call: how many batches the program works through before it returns, and what a call itself
+    /// takes counts. Without it calls follow one another without a pause
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    pub iterations: Option<u64>,
+    /// Tiles reserved for the host's transfers, which then run beside the work
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "iterations")]
+    pub io_tiles: u32,
+    /// Batches that the host has ready before they are asked for; 0 if it is waited for each time
+    #[arg(long, value_name = "N", default_value_t = pando_tile::PREFETCH)]
+    pub prefetch: u32,
 }
 
-#[derive(ClapArgs)]
+#[derive(Clone, ClapArgs)]
 pub struct ProfileArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub given: InputArgs,
     #[command(flatten)]
     pub options: CompileOptions,
     /// Profile training instead of inference
@@ -154,21 +176,36 @@ pub struct ProfileArgs {
     /// Pipeline stages
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub stages: u64,
+    /// End a stage with the operation that computes this value, instead of balancing them; again for the next stage
+    #[arg(long = "stage-end", value_name = "VALUE", conflicts_with = "stages")]
+    pub stage_ends: Vec<String>,
     /// Also compute the values tile by tile and compare them with the reference evaluator
     #[arg(long)]
     pub exact: bool,
     /// Write the whole report there
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+    /// Do not try what could be improved, which compiles the model a few times more
+    #[arg(long)]
+    pub no_tries: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+impl ProfileArgs {
+    /// Of the pipeline.
+    pub fn num_stages(&self) -> u64 {
+        if self.stage_ends.is_empty() { self.stages } else { self.stage_ends.len() as u64 + 1 }
+    }
 }
 
 #[derive(ClapArgs)]
 pub struct CompileArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub given: InputArgs,
     #[command(flatten)]
     pub options: CompileOptions,
     /// The pass whose result to print
@@ -181,7 +218,7 @@ pub struct CompileArgs {
 
 #[derive(ClapArgs)]
 pub struct ValidateArgs {
-    /// Only rows of this kind: kernel, exchange, product, stencil, host or model
+    /// Only rows of this kind: kernel, exchange, product, sparse, stencil, host or model
     #[arg(long, value_name = "NAME", conflicts_with = "row")]
     pub group: Option<String>,
     /// Only rows with this in their name
@@ -246,16 +283,28 @@ fn parse_dim(text: &str) -> Result<(String, u64), String> {
     Ok((name, size))
 }
 
-/// `NAME=FILE`, or a file alone.
+/// `NAME=SOURCE`, or a source alone.
 #[derive(Clone, Debug)]
-pub struct InputFile {
+pub struct GivenInput {
     pub name: Option<String>,
-    pub path: PathBuf,
+    pub source: InputSource,
 }
 
-fn parse_input(text: &str) -> Result<InputFile, String> {
-    if !text.contains('=') {
-        return Ok(InputFile { name: None, path: text.into() });
-    }
-    split_pair(text).map(|(name, path)| InputFile { name: Some(name), path: path.into() })
+#[derive(Clone, Debug)]
+pub enum InputSource {
+    File(PathBuf),
+    /// Every element.
+    Number(f64),
+}
+
+fn parse_input(text: &str) -> Result<GivenInput, String> {
+    let (name, value) = match text.contains('=') {
+        true => split_pair(text).map(|(name, value)| (Some(name), value))?,
+        false => (None, text),
+    };
+    let source = match value.parse() {
+        Ok(number) => InputSource::Number(number),
+        Err(_) => InputSource::File(value.into()),
+    };
+    Ok(GivenInput { name, source })
 }

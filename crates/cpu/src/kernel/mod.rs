@@ -15,4 +15,5 @@ pub mod random;
 pub mod row_gradients;
 pub mod rows;
 pub mod smooth;
+pub mod waves;
 pub mod winograd;

@@ -20,8 +20,10 @@ mod memory;
 mod norms;
 mod order;
 mod phases;
+mod precision;
 mod product;
 mod program;
+pub mod quantised;
 mod range;
 mod reduce;
 mod row_gradients;
@@ -34,6 +36,7 @@ use crate::constants::{Constant, Panels};
 use crate::errors;
 use crate::exec::{Bytes, Frame, Memory, prepare};
 use crate::flat::{Flat, FlatNode, ValueIndex, Work};
+use crate::kernel::gemm::Word;
 use crate::options::CompileOptions;
 use crate::pool::Pool;
 use crate::step::movement::Movement;
@@ -298,11 +301,11 @@ impl Planner<'_> {
     ) {
         let whole = view.num_elements() as u64 == constant.shape.num_elements() && view.offset == 0;
         let panels = match packing {
-            &Packing::Right { ref matrix, k, n, columns, pairs: None }
-                if whole && constant.dtype == DType::F32 =>
+            &Packing::Right { ref matrix, k, n, tiles }
+                if whole && constant.dtype == DType::F32 && tiles.word == Word::F32 && !tiles.half =>
             {
                 let (bytes, row, column) = (Arc::clone(bytes), matrix.row, matrix.column);
-                Some(Panels { bytes, k, n, columns, row, column })
+                Some(Panels { bytes, k, n, columns: tiles.columns, row, column })
             }
             _ => None,
         };

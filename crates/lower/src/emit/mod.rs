@@ -4,6 +4,8 @@
 mod contract;
 mod control;
 mod elementwise;
+mod host;
+mod in_place;
 mod lookup;
 mod movement;
 mod reduce;
@@ -11,6 +13,7 @@ mod scan;
 mod scatter;
 mod sort;
 mod source;
+mod sparse;
 mod state;
 mod window;
 
@@ -44,6 +47,7 @@ pub fn emit(module: &Module, plan: &Plan, machine: &Machine, options: &Options) 
     let func = module.funcs.values().next().expect("an inlined module has a function");
     let mut program = Program::new(func.name.clone(), machine.chip.tiles);
     program.replicas = options.replicas;
+    program.prefetch = options.prefetch;
     let mut emitter = Emitter {
         module,
         scope: Scope::new(func, plan, true),
@@ -52,10 +56,13 @@ pub fn emit(module: &Module, plan: &Plan, machine: &Machine, options: &Options) 
         constants: SideTable::default(),
         pending: Vec::new(),
         names: FxHashSet::default(),
+        load: Vec::new(),
+        store: Vec::new(),
     };
     let inputs = emitter.inputs();
     emitter.nodes();
     let outputs = emitter.outputs();
+    emitter.iterate();
     Emitted { program: emitter.program, inputs, outputs, constants: emitter.constants }
 }
 
@@ -68,6 +75,9 @@ struct Emitter<'a> {
     /// Copies of the exchange to come.
     pending: Vec<Copy>,
     names: FxHashSet<String>,
+    /// Transfers between the host and I/O tiles.
+    load: Vec<Step>,
+    store: Vec<Step>,
 }
 
 /// The function whose nodes are being emitted.
@@ -78,14 +88,34 @@ struct Scope<'a> {
     is_main: bool,
     /// Where each value is stored.
     homes: SideTable<ValueId, Option<VarId>>,
-    /// Copies of values in other layouts.
-    fetched: FxHashMap<(ValueId, Layout), VarId>,
+    /// Copies of values in other layouts, and which node used them last.
+    fetched: FxHashMap<(ValueId, Layout), (VarId, NodeId)>,
+    node: NodeId,
+    /// For parameters that a loop changes, the result that they become.
+    becomes: SideTable<ValueId, Option<ValueId>>,
 }
 
 impl<'a> Scope<'a> {
     fn new(func: &'a Func, plan: &'a Plan, is_main: bool) -> Self {
-        Scope { func, plan, is_main, homes: SideTable::default(), fetched: FxHashMap::default() }
+        Scope {
+            func,
+            plan,
+            is_main,
+            homes: SideTable::default(),
+            fetched: FxHashMap::default(),
+            node: pando_base::Id::from_index(0),
+            becomes: SideTable::default(),
+        }
     }
+}
+
+/// Whether a copy is kept for another use: a large one is made again rather than kept through a whole pass, as a
+/// forward pass's copies would be for the backward pass.
+///
+/// Assumption: 64 nodes are as many as a block of layers has.
+fn is_worth_keeping(copy: &Var, last: NodeId, now: NodeId) -> bool {
+    use pando_base::Id;
+    now.index() - last.index() <= 64 || copy.max_tile_bytes() <= 1024
 }
 
 impl Emitter<'_> {
@@ -93,6 +123,7 @@ impl Emitter<'_> {
         let func = self.scope.func;
         let mut state = state::Settling::new(func, self.scope.plan, &self.options.state, self.scope.is_main);
         for (id, node) in func.nodes.iter() {
+            self.scope.node = id;
             self.node(id, node);
             for (param, value) in state.ready(id) {
                 self.settle(param, value);
@@ -105,11 +136,15 @@ impl Emitter<'_> {
         let method = plan.methods[id].as_ref().expect("every node is planned");
         match (&node.op, method) {
             // Stored when first used, or computed where it is.
-            (Op::Constant(_), _) | (_, Method::Fused) => {}
+            (Op::Constant(_), _) | (_, Method::Fused | Method::Kept | Method::View) => {}
             (Op::Dot(_), Method::Matmul(plan)) => self.matmul(node, plan),
             (Op::Conv(_), Method::Conv(plan)) => self.conv(node, plan),
             (Op::Gather { .. }, Method::Gather(plan)) => self.gather(node, plan),
             (Op::Scatter { .. }, Method::Scatter(plan)) => self.scatter(node, plan),
+            (Op::Gather { axis }, Method::Direct) => self.row(*axis, node),
+            (Op::Scatter { axis, .. }, Method::Direct) => self.replaced_row(*axis, node),
+            (Op::Call(_), Method::Direct) => self.rounding(node),
+            (Op::Call(_), Method::Sparse(plan)) => self.sparse_matmul(node, plan),
             (Op::Sort(sort), Method::Sort(plan)) => self.sort(sort, node, plan),
             (Op::If { .. }, Method::Control(plans)) => self.branch(node, plans),
             (Op::Repeat { count, body }, Method::Control(plans)) => {
@@ -181,8 +216,12 @@ impl Emitter<'_> {
     }
 
     fn result_of(&mut self, node: &Node, index: usize) -> VarId {
-        let value = node.results[index];
-        let is_output = self.scope.is_main && self.goes_to_host(value);
+        self.stored(node.results[index])
+    }
+
+    /// Storage for a value, in its planned layout.
+    fn stored(&mut self, value: ValueId) -> VarId {
+        let is_output = self.scope.is_main && self.leaves_directly(value);
         let role = if is_output { Role::Output } else { Role::Temp };
         let var = self.push_var(
             &self.base_name(value),
@@ -192,56 +231,6 @@ impl Emitter<'_> {
             role,
         );
         self.scope.homes[value] = Some(var);
-        var
-    }
-
-    fn inputs(&mut self) -> Vec<VarId> {
-        let mut inputs = Vec::new();
-        let func = self.scope.func;
-        for (index, &param) in func.params.iter().enumerate() {
-            let is_state = self.options.state.iter().any(|&(state, _)| state == index);
-            let role = if is_state { Role::State } else { Role::Input };
-            let name = self.base_name(param);
-            let var = self.push_var(&name, self.dtype(param), self.shape(param), &self.layout(param), role);
-            self.scope.homes[param] = Some(var);
-            if !is_state {
-                self.program.body.push(Step::HostIn(var));
-            }
-            inputs.push(var);
-        }
-        inputs
-    }
-
-    /// Results that are inputs, constants or named twice get a variable of their own.
-    fn outputs(&mut self) -> Vec<VarId> {
-        let mut outputs: Vec<VarId> = Vec::new();
-        let func = self.scope.func;
-        for (index, &value) in func.results.iter().enumerate() {
-            if let Some(param) = self.state_of(index) {
-                outputs.push(self.home(func.params[param]));
-                continue;
-            }
-            let home = self.home(value);
-            let own = matches!(self.program.vars[home].role, Role::Output) && !outputs.contains(&home);
-            outputs.push(if own { home } else { self.copied_output(value, home) });
-        }
-        self.flush("outputs");
-        let to_host = outputs.iter().filter(|&&var| self.program.vars[var].role == Role::Output);
-        let steps: Vec<Step> = to_host.map(|&var| Step::HostOut(var)).collect();
-        self.program.body.extend(steps);
-        outputs
-    }
-
-    fn copied_output(&mut self, value: ValueId, home: VarId) -> VarId {
-        let shape = self.shape(value);
-        let layout = crate::layouts::without_copies(&self.program.vars[home].home, &shape);
-        let name = format!("{}.out", self.base_name(value));
-        let var = self.push_var(&name, self.dtype(value), shape.clone(), &layout, Role::Output);
-        self.pending.push(Copy {
-            src: home,
-            dsts: SmallVec::from_slice(&[var]),
-            map: CopyMap::identity(&shape),
-        });
         var
     }
 
@@ -280,8 +269,12 @@ impl Emitter<'_> {
         if holds(&self.program.vars[home].home, &wanted, &shape) {
             return home;
         }
-        if let Some(&var) = self.scope.fetched.get(&(value, wanted.clone())) {
-            return var;
+        let node = self.scope.node;
+        if let Some((var, last)) = self.scope.fetched.get_mut(&(value, wanted.clone()))
+            && is_worth_keeping(&self.program.vars[*var], *last, node)
+        {
+            *last = node;
+            return *var;
         }
         let name = format!("{}.at", self.base_name(value));
         let var = self.temp(&name, self.dtype(value), shape.clone(), &wanted);
@@ -290,7 +283,7 @@ impl Emitter<'_> {
             dsts: SmallVec::from_slice(&[var]),
             map: CopyMap::identity(&shape),
         });
-        self.scope.fetched.insert((value, wanted), var);
+        self.scope.fetched.insert((value, wanted), (var, node));
         var
     }
 

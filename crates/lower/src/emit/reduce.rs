@@ -3,7 +3,7 @@
 
 use super::Emitter;
 use crate::layouts::{balanced, without_copies};
-use crate::plan::{stages_for, total_dtype};
+use crate::plan::{stages_for_axes, total_dtype};
 use pando_base::{DType, ReduceFn, Shape};
 use pando_graph::Node;
 use pando_tile::{Axis, Copy, CopyMap, Grid, Kernel, Layout, Part, Region, Span, VarId};
@@ -55,8 +55,8 @@ impl Emitter<'_> {
             &source.grid,
             vec![(src, source.region.clone()), (partial, partial_region)],
         );
-        let most = axes.iter().map(|&axis| parts(axis)).max().unwrap_or(1);
-        self.combine(partial, axes, func, &stages_for(most), node);
+        let split: Vec<u64> = axes.iter().map(|&axis| parts(axis)).collect();
+        self.combine(partial, axes, func, &stages_for_axes(&split), node);
     }
 
     /// Combines partial results over `axes` into the node's result.
@@ -118,7 +118,7 @@ impl Emitter<'_> {
         let longest = axes.iter().copied().max_by_key(|&axis| shape[axis]).expect("a reduction has axes");
         let rest: Shape =
             (0..shape.rank()).map(|dim| if axes.contains(&dim) { 1 } else { shape[dim] }).collect();
-        let share = (u64::from(self.program.tiles) / groups).max(1) as u32;
+        let share = (u64::from(self.working_tiles()) / groups).max(1) as u32;
         let inner = balanced(&rest, dtype, share, self.options.min_tile_bytes);
         let mut grid = Grid { base: 0, axes: SmallVec::new() };
         grid.axes.push(Axis { extent: groups as u32, stride: inner.grid.len() as u32 });

@@ -4,14 +4,18 @@
 //! - 1×1 and n×1 on the matrix unit, and horizontal MAC on the vector unit: any convolution;
 //! - SLIC and vertical MAC: groups of few channels in f16; outer product: single input channels.
 //!
+//! Where a plan makes one product of channels and kernel positions, the 1×1 vertex or horizontal MAC, and writing the
+//! windows at the planner's rate "bytes·5/3 ÷ elemBytes" of rearranging before a convolution (section 6.5).
+//!
 //! Assumptions: workers split the field into runs of equal length, whose number of rows is the average;
 //! outputs whose window sticks out of the input cost as much as the others; n×1 in f8 is priced by the
 //! formula of f16 at the rate of f8; and the vertices for which section 6.1 names the inner loop but not what
 //! is around it (HMAC, SLIC, VMAC) take that from n×1 and HMAC, see `worker` and `vector_unit`.
 
+use super::unfolded;
 use crate::kernel::amp::{self, Format, Product, Unit};
 use crate::kernel::cost::{self, Cycles, c};
-use crate::kernel::{ConvAttrs, OperandType, VertexCost};
+use crate::kernel::{ConvAttrs, ConvMethod, OperandType, VertexCost};
 use pando_base::DType;
 use pando_machine::Chip;
 
@@ -48,17 +52,33 @@ pub fn cycles(attrs: &ConvAttrs, operands: &[OperandType], chip: &Chip) -> Verte
         let multiplications = cost::product(&weights.lens[1..]).saturating_mul(out.num_elements());
         return amp::scalar_cycles(out.dtype, multiplications, chip);
     }
-    let problem = Problem::new(attrs, [input, weights, out], chip);
-    let unit = Unit::of(chip, input.dtype, attrs.partials);
+    let writing = match attrs.method {
+        ConvMethod::Unfolded => c(unfolded::window_elements(operands)) * c(5) / c(3),
+        _ => c(0),
+    };
+    cost::launched(cheapest(attrs, operands, chip).1 + writing, chip)
+}
+
+/// The vertex that is taken for floats, in the words of section 6.1.
+pub fn vertex(attrs: &ConvAttrs, operands: &[OperandType], chip: &Chip) -> &'static str {
+    if operands[0].dtype.is_int() { "scalar" } else { cheapest(attrs, operands, chip).0 }
+}
+
+fn cheapest(attrs: &ConvAttrs, operands: &[OperandType], chip: &Chip) -> (&'static str, Cycles) {
+    let problem = Problem::new(attrs, [operands[0], operands[1], operands[2]], chip);
+    let unit = Unit::of(chip, operands[0].dtype, attrs.partials);
+    if attrs.method != ConvMethod::Positions {
+        return problem.as_product(unit.as_ref(), operands[0].dtype);
+    }
     let candidates = [
-        unit.as_ref().and_then(|unit| problem.one_by_one(unit)),
-        unit.as_ref().map(|unit| problem.n_by_one(unit)),
-        problem.slic(unit.as_ref()),
-        problem.vertical(),
-        problem.outer_product(),
+        unit.as_ref().and_then(|unit| problem.one_by_one(unit)).map(|cycles| ("1x1", cycles)),
+        unit.as_ref().map(|unit| ("nx1", problem.n_by_one(unit))),
+        problem.slic(unit.as_ref()).map(|cycles| ("slic", cycles)),
+        problem.vertical().map(|cycles| ("vmac", cycles)),
+        problem.outer_product().map(|cycles| ("outer-product", cycles)),
     ];
-    let best = candidates.into_iter().flatten().fold(problem.horizontal(), Cycles::min);
-    cost::launched(best, chip)
+    let first = ("hmac", problem.horizontal());
+    candidates.into_iter().flatten().fold(first, |best, next| if next.1 < best.1 { next } else { best })
 }
 
 /// The vector unit's formula for a matrix product, for chips whose matrix unit does not take the type.
@@ -81,6 +101,16 @@ pub fn horizontal_product(product: &Product, input: DType, partials: DType, chip
 }
 
 impl<'a> Problem<'a> {
+    /// One product over channels and kernel positions, on whichever unit is faster.
+    fn as_product(&self, unit: Option<&Unit>, input: DType) -> (&'static str, Cycles) {
+        let inputs = self.inputs.saturating_mul(self.kernel());
+        let product = Product { groups: self.groups, rows: self.field(), inputs, outputs: self.outputs };
+        let partials = if self.half_partials { DType::F16 } else { DType::F32 };
+        let horizontal = ("hmac", horizontal_product(&product, input, partials, self.chip));
+        let on_unit = unit.map(|unit| ("1x1", amp::product_cycles(unit, &product, self.chip)));
+        on_unit.filter(|(_, cycles)| *cycles <= horizontal.1).unwrap_or(horizontal)
+    }
+
     fn new(attrs: &ConvAttrs, [input, weights, out]: [OperandType; 3], chip: &'a Chip) -> Self {
         let rank = weights.lens.len();
         let out_lens = &out.lens[out.lens.len() - rank..];
