@@ -51,13 +51,14 @@ fn peak_of_load(path: &Path) -> u64 {
 fn a_model_is_in_memory_once_at_a_time() {
     let path = std::env::temp_dir().join(format!("pando-memory-{}.onnx", std::process::id()));
     write_model(&path);
-    let before = status("VmRSS");
     let peaks = [peak_of_load(&path), peak_of_load(&path)];
     std::fs::remove_file(&path).unwrap();
     let mib = |bytes: u64| bytes >> 20;
-    let text = format!("before {} MiB, peaks {} and {}", mib(before), mib(peaks[0]), mib(peaks[1]));
+    let text =
+        format!("peaks {} and {} MiB of a model of {}", mib(peaks[0]), mib(peaks[1]), mib(MODEL_BYTES));
     println!("{text}");
-    // Weights are packed one by one, and let go as they are.
-    assert!(peaks[0] < before + MODEL_BYTES * 5 / 4, "{text}");
+    // Weights are packed one by one, and let go as they are: two copies would be more than this, with the pages that
+    // the allocator keeps of the making of the file.
+    assert!(peaks.iter().all(|&peak| peak < MODEL_BYTES * 7 / 4), "{text}");
     assert!(peaks[1] < peaks[0] + MODEL_BYTES / 10, "{text}");
 }
