@@ -283,7 +283,7 @@ fn stochastic_rounding_is_the_composites() {
     let machine = common::spreading_machine(8);
     let options = Options { min_tile_bytes: 1, ..Options::default() };
     let compiled = compile(&module, &machine, &options).unwrap();
-    common::assert_sound(&compiled, "rounding");
+    common::assert_sound(&compiled, &machine, "rounding");
     let sets = compiled.emitted.program.compute_sets.values();
     let kernels: Vec<String> = sets.map(|set| set.groups[0].kernel.name()).collect();
     assert_eq!(kernels.iter().filter(|name| *name == "round").count(), 2, "{kernels:?}");

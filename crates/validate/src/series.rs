@@ -180,7 +180,7 @@ struct File {
     series: Vec<Series>,
 }
 
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     ("kernels.toml", include_str!("../data/kernels.toml")),
     ("exchange.toml", include_str!("../data/exchange.toml")),
     ("products.toml", include_str!("../data/products.toml")),
