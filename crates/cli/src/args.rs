@@ -149,7 +149,7 @@ pub struct CompileOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     pub iterations: Option<u64>,
     /// Tiles reserved for the host's transfers, which then run beside the work
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "iterations")]
     pub io_tiles: u32,
     /// Batches that the host has ready before they are asked for; 0 if it is waited for each time
     #[arg(long, value_name = "N", default_value_t = pando_tile::PREFETCH)]

@@ -56,6 +56,11 @@ fn every_iteration_has_its_own_values() {
             let actual: Vec<Tensor> = actual.iter().map(|tensors| tensors[item].clone()).collect();
             compare(&actual, &expected, 0.0).unwrap_or_else(|error| panic!("{what}: item {item}: {error}"));
         }
+        let first: Vec<Tensor> = actual.iter().map(|tensors| tensors[0].clone()).collect();
+        if iterations == 1 {
+            assert_eq!(common::simulate(&compiled, &items[0]).as_ref(), Ok(&first), "{what}");
+        }
+        common::assert_expansion_agrees(&compiled, machine, &items[0], &first, &what);
         let has_ends = !program.inputs.is_empty();
         streams += u64::from(io_tiles > 0 && has_ends);
         loops += u64::from(io_tiles == 0 && iterations > 1);

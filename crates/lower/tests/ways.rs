@@ -293,3 +293,19 @@ fn stochastic_rounding_is_the_composites() {
     let actual = common::simulate(&compiled, &args).unwrap();
     assert!(actual == expected, "every bit");
 }
+
+#[test]
+fn kernel_gradients_split_the_field() {
+    // Channels are the batch, which is one image; the field is the kernel.
+    let text = "func @main(%x: f32[8,1,16,16], %g: f32[4,1,14,14]) -> f32[8,4,3,3] {
+  %y = conv %x, %g : f32[8,4,3,3]
+  return %y
+}";
+    let plan = check(text, 23, "unfolded by");
+    assert!(!plan.contains("kernel=1 "), "the kernel is not split in\n{plan}");
+    let one = "func @main(%x: f32[8,1,14,14], %g: f32[4,1,14,14]) -> f32[8,4,1,1] {
+  %y = conv %x, %g : f32[8,4,1,1]
+  return %y
+}";
+    check(one, 23, "product by");
+}

@@ -11,7 +11,7 @@ use crate::output::{colors, note, print, print_json};
 use crate::progress::Progress;
 use pando_base::{Error, Result, Tensor};
 use pando_graph::{Func, Module};
-use pando_lower::{Compiled, Options, compile, model_flops};
+use pando_lower::{Compiled, Options, compile_in_passes, model_flops};
 use pando_machine::Machine;
 use pando_profile::reduce::Suggestion;
 use pando_profile::{Profile, Trust};
@@ -97,7 +97,7 @@ fn predict_model(
     }
     // Their words are a model's options.
     let suggestions = match &model {
-        Model::Graph(_) => pando_profile::reduce::suggestions(&profile),
+        Model::Graph(_) => suggestions(&profile, machine),
         Model::Tile(_) => Vec::new(),
     };
     let machine = machine.clone();
@@ -122,8 +122,13 @@ pub fn predict_program(module: Module, state: Vec<(usize, usize)>, args: &Profil
     if let Some(stem) = args.model.model.file_stem() {
         profile.program = stem.to_string_lossy().into_owned();
     }
-    let suggestions = pando_profile::reduce::suggestions(&profile);
+    let suggestions = suggestions(&profile, &machine);
     Ok(Prediction { profile, machine, compile_s, differences, suggestions, inputs: Inputs::All })
+}
+
+fn suggestions(profile: &Profile, machine: &Machine) -> Vec<Suggestion> {
+    let eight_bits = machine.chip.fastest_rate("f8").is_some();
+    pando_profile::reduce::suggestions(profile, eight_bits)
 }
 
 fn untried_training() -> Trust {
@@ -194,7 +199,7 @@ fn profile_graph(
         };
         return Ok((profile, differences, compile_s));
     }
-    let compiled = compile(&module, machine, &options)?;
+    let compiled = compile_in_passes(&module, machine, &options, |pass| progress.pass(pass))?;
     progress.pass("predicting");
     let program = &compiled.emitted.program;
     let placement = Some(&compiled.placed.placement);
@@ -413,6 +418,7 @@ impl Prediction {
         let mut json = json(&self.profile, &self.machine, self.compile_s, &self.differences);
         json["suggestions"] = json!(self.sentences());
         json["decided_by_inputs"] = json!(self.inputs == Inputs::These);
+        json["tried"] = json!([]);
         json
     }
 }

@@ -12,7 +12,10 @@ use serde_json::json;
 /// More are not read.
 pub const SHOWN: usize = 3;
 /// A change is tried at most this often.
-const TRIED: usize = 5;
+const TRIED: usize = 6;
+/// And a larger batch doubled this often, a smaller one halved.
+const DOUBLED: usize = 2;
+const HALVED: usize = 3;
 /// Gains below this share are within what any change does.
 const GAIN: f64 = 0.03;
 
@@ -35,7 +38,7 @@ pub fn sentences(
     let mut tried = Vec::new();
     for suggestion in suggestions.iter().filter(|suggestion| suggestion.change.is_some()).take(TRIED) {
         if tried.len() < SHOWN {
-            tried.extend(attempt(suggestion, base, args, progress));
+            tried.extend(best(suggestion, base, args, progress));
         }
     }
     tried.sort_by(|a: &Tried, b: &Tried| {
@@ -44,6 +47,29 @@ pub fn sentences(
     let others = suggestions.iter().filter(|suggestion| suggestion.change.is_none());
     let sentences = tried.iter().map(|tried| tried.sentence.clone());
     (sentences.chain(others.map(Suggestion::sentence)).take(SHOWN).collect(), tried)
+}
+
+/// The change; where it is a larger batch that helps, one larger still if that helps more; where it is a smaller batch,
+/// the first that fits.
+fn best(suggestion: &Suggestion, base: &Profile, args: &ProfileArgs, progress: &Progress) -> Option<Tried> {
+    let first = attempt(suggestion, base, args, progress);
+    let Some(Change::MicroBatch(items)) = suggestion.change else { return first };
+    let of = |items: u64| {
+        let other = Suggestion { change: Some(Change::MicroBatch(items)), ..suggestion.clone() };
+        attempt(&other, base, args, progress)
+    };
+    if !base.fit.fits {
+        let smaller = (1..HALVED).map(|times| items >> times).take_while(|&items| items > 0);
+        return first.or_else(|| smaller.into_iter().find_map(of));
+    }
+    let mut best = first?;
+    for times in 1..=DOUBLED {
+        match of(items << times) {
+            Some(tried) if tried.throughput_per_s > best.throughput_per_s * (1.0 + GAIN) => best = tried,
+            _ => break,
+        }
+    }
+    Some(best)
 }
 
 /// None if the change is impossible or does not help.
@@ -65,9 +91,9 @@ fn attempt(
         100.0 * gain,
         duration(profile.latency_s())
     );
-    let result = if base.fit.fits { what } else { format!("fits, {what}") };
+    let result = if base.fit.fits { format!("gives {what}") } else { format!("fits: {what}") };
     helps.then(|| Tried {
-        sentence: format!("{options} gives {result}: {}", suggestion.finding),
+        sentence: format!("{options} {result}; {}", suggestion.finding),
         options,
         throughput_per_s: profile.throughput_per_s(),
         latency_s: profile.latency_s(),
@@ -83,6 +109,7 @@ fn with(change: &Change, args: &ProfileArgs) -> Option<(ProfileArgs, String)> {
     let mut typed = change.options();
     match *change {
         Change::HalfPrecision => options.precision = Some(Precision::F16),
+        Change::EightBits => options.precision = Some(Precision::F8),
         Change::AvailableMemoryProportion(share) => {
             let same = options.available_memory_proportion == share;
             options.available_memory_proportion = (!same).then_some(share)?;

@@ -4,13 +4,16 @@
 use crate::render::{bytes, percent};
 use crate::schema::Profile;
 
-/// Shares below this are not worth a person's time.
-const WORTHWHILE: f64 = 0.1;
+/// Shares below this are not worth trying; advice that nobody can try has to be about more.
+const WORTHWHILE: f64 = 0.05;
+const WORTH_READING: f64 = 0.15;
 
 /// Another way to compile the model, by the options of the command line.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     HalfPrecision,
+    /// Operands of products in 8 bits.
+    EightBits,
     MicroBatch(u64),
     AvailableMemoryProportion(f64),
     /// Tiles for the host's transfers, and a call long enough for them to matter.
@@ -33,11 +36,14 @@ pub struct Suggestion {
     pub change: Option<Change>,
 }
 
-/// All that apply, the one about the largest share first.
-pub fn suggestions(profile: &Profile) -> Vec<Suggestion> {
-    let rules = [halves, host_tiles, host_bytes, batch, smaller_batch, coarser, finer, stages, code];
+/// All that apply, the one about the largest share first. `eight_bits`: whether the chip multiplies 8 bits faster.
+pub fn suggestions(profile: &Profile, eight_bits: bool) -> Vec<Suggestion> {
+    let narrow: fn(&Profile) -> Option<Suggestion> = if eight_bits { eights } else { |_| None };
+    let rules = [halves, narrow, host_tiles, host_bytes, batch, smaller_batch, coarser, finer, stages, code];
     let mut found: Vec<Suggestion> = rules.into_iter().filter_map(|rule| rule(profile)).collect();
-    found.retain(|suggestion| suggestion.share >= WORTHWHILE);
+    let least =
+        |suggestion: &Suggestion| if suggestion.change.is_some() { WORTHWHILE } else { WORTH_READING };
+    found.retain(|suggestion| suggestion.share >= least(suggestion));
     found.sort_by(|a, b| b.share.total_cmp(&a.share));
     found
 }
@@ -47,6 +53,7 @@ impl Change {
     pub fn options(&self) -> String {
         match self {
             Change::HalfPrecision => "--precision f16".into(),
+            Change::EightBits => "--precision f8".into(),
             Change::MicroBatch(items) => format!("--micro-batch {items}"),
             Change::AvailableMemoryProportion(share) => format!("--available-memory-proportion {share}"),
             Change::IoTiles { tiles, iterations } => format!("--io-tiles {tiles} --iterations {iterations}"),
@@ -81,6 +88,14 @@ fn halves(profile: &Profile) -> Option<Suggestion> {
     suggest(if is_f32 { computing } else { 0.0 }, finding, Some(Change::HalfPrecision), advice)
 }
 
+fn eights(profile: &Profile) -> Option<Suggestion> {
+    let computing = share(profile.totals.parts.compute, profile.totals.parts.total());
+    let finding = format!("computing in f16 takes {} of the time", percent(computing));
+    let is_f16 = profile.totals.peak_type == "f16" && profile.totals.flops > 0;
+    let advice = "multiplies twice as fast, if the model stays accurate enough";
+    suggest(if is_f16 { computing / 2.0 } else { 0.0 }, finding, Some(Change::EightBits), advice)
+}
+
 /// Largest part of an I/O tile that one item's transfers may take: with the next one's and the last one's, all of it.
 const IO_TILE_SHARE: u64 = 3;
 
@@ -103,8 +118,13 @@ fn host_bytes(profile: &Profile) -> Option<Suggestion> {
     let waiting = share(profile.totals.parts.host, profile.totals.parts.total());
     let moved = profile.totals.host_in_bytes.saturating_add(profile.totals.host_out_bytes);
     let finding = format!("the host takes {} of the time for {} a run", percent(waiting), bytes(moved));
-    // Whether the model can take fewer is for its owner to say.
-    suggest(waiting * 0.9, finding, None, "send fewer bytes an item, such as f16 or 8-bit inputs")
+    // Whether the model can take or give fewer is for its owner to say.
+    let advice = if profile.totals.host_in_bytes >= profile.totals.host_out_bytes {
+        "send fewer bytes an item, such as f16 or 8-bit inputs"
+    } else {
+        "return fewer bytes an item, such as the few results that are looked at"
+    };
+    suggest(waiting * 0.9, finding, None, advice)
 }
 
 fn batch_of(profile: &Profile) -> u64 {
@@ -192,10 +212,10 @@ mod tests {
             ..Profile::default()
         };
         let sentences = |profile: &Profile| -> Vec<String> {
-            suggestions(profile).iter().map(Suggestion::sentence).collect()
+            suggestions(profile, false).iter().map(Suggestion::sentence).collect()
         };
         let found = sentences(&profile);
-        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(found.len(), 4, "{found:?}");
         assert!(found[0].starts_with("the host takes 65.0 % of the time for 2.0 KiB"), "{found:?}");
         assert!(found[1].contains("--precision f16"), "{found:?}");
         // A small program with room to spare.
@@ -213,10 +233,10 @@ mod tests {
             ..Profile::default()
         };
         profile.system.chips = 4;
-        let found = suggestions(&profile);
+        let found = suggestions(&profile, true);
         assert_eq!(found[0].change, Some(Change::Stages(2)));
         assert_eq!(found[0].change.as_ref().unwrap().options(), "--stages 2");
         profile.system.chips = 1;
-        assert!(suggestions(&profile).iter().all(|found| found.change != Some(Change::Stages(2))));
+        assert!(suggestions(&profile, true).iter().all(|found| found.change != Some(Change::Stages(2))));
     }
 }

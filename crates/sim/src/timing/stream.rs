@@ -9,7 +9,7 @@
 
 use super::Timer;
 use super::host::callback_period;
-use pando_profile::{Cycles, Step as TimedStep};
+use pando_profile::{Cycles, Step as TimedStep, StepKind};
 use pando_tile::Step;
 use std::ops::Range;
 
@@ -26,59 +26,68 @@ pub struct Pace {
     pub chip: u64,
 }
 
+/// Saturating.
+fn sum(cycles: &[u64]) -> u64 {
+    cycles.iter().fold(0, |sum, &cycles| sum.saturating_add(cycles))
+}
+
 impl Timer<'_> {
     pub(super) fn stream(&mut self, step: &Step, times: u64) {
         let Step::Stream { count, load, body, store } = step else { unreachable!("only called for these") };
         let window = pando_tile::stream::window(self.program, step).expect("valid streams have one");
         let (all, later) = (times.saturating_mul(*count), times.saturating_mul(count - 1));
         let first = self.part(load, times);
-        let mut parts = [0; 3];
+        let mut parts = [0u64; 3];
         parts[0] = self.part_cycles(&body[..window.start], all);
         let beside = self.timeline.steps.len();
-        self.repeat_beside_work(first.clone(), later);
+        self.push_beside(first.clone(), later);
         parts[1] = self.part_cycles(&body[window.clone()], all);
         parts[2] = self.part_cycles(&body[window.end..], all);
         let last = self.part(store, times);
-        self.repeat_beside_work(last.clone(), later);
+        self.push_beside(last.clone(), later);
         let after = last.end..self.timeline.steps.len();
         let (load, store) = (self.cycles_of(first.clone(), times), self.cycles_of(last, times));
-        let work = parts[1].max(load + store);
-        let callback = callback_period(self.program, self.machine);
-        let period = (parts[0] + work + parts[2]).max(if first.is_empty() { 0 } else { callback });
-        let late = period - parts[0] - work - parts[2];
-        self.hide(beside..beside + first.len(), load.saturating_sub(parts[1]), late);
+        let (host, chip) = (sum(&[load, store]), sum(&parts));
+        let work = parts[1].max(host);
+        let own = sum(&[parts[0], work, parts[2]]);
+        let period =
+            if first.is_empty() { own } else { own.max(callback_period(self.program, self.machine)) };
+        self.hide(beside..beside + first.len(), load.saturating_sub(parts[1]), period - own);
         self.hide(after, work - parts[1].max(load), 0);
-        let chip = parts.iter().sum();
-        let latency = if *count > 1 { 2 * period + load + store } else { load + chip + store };
-        self.timeline.pace = Some(Pace { period, latency, host: load + store, chip });
+        let latency = if *count > 1 { sum(&[period, period, host]) } else { sum(&[chip, host]) };
+        self.timeline.pace = Some(Pace { period, latency, host, chip });
     }
 
-    /// The same transfers once more, for the iterations that have work to do beside them.
-    fn repeat_beside_work(&mut self, transfers: Range<usize>, times: u64) {
-        for at in transfers {
-            let step = self.timeline.steps[at].clone();
-            self.push(TimedStep { name: format!("{} beside work", step.name), ..step }, times, 0);
-        }
-    }
-
-    /// A loop whose body begins with the host's transfers: the host may be slower than the body.
+    /// A loop with transfers in its body: the host may be slower than the body.
     pub(super) fn await_host(&mut self, step: &Step, begin: usize, times: u64) {
         let Step::Repeat { count, body } = step else { return };
         if !body.iter().any(|step| matches!(step, Step::HostIn(_) | Step::HostOut(_))) {
             return;
         }
         let all = times.saturating_mul(*count);
-        let own = self.cycles_of(begin..self.timeline.steps.len(), all);
-        let callback = callback_period(self.program, self.machine);
-        let transfers = |step: &&TimedStep| step.parts.host > 0 && step.times == all;
-        let host = self.timeline.steps[begin..].iter().filter(transfers).map(|step| step.parts.host).sum();
-        if let Some(step) = self.timeline.steps[begin..].iter_mut().find(|step| step.parts.host > 0) {
-            let waits = callback.saturating_sub(own);
-            step.cycles += waits;
-            step.parts.host += waits;
+        let latency = self.cycles_of(begin..self.timeline.steps.len(), all);
+        let steps = &mut self.timeline.steps[begin..];
+        let host = sum(&steps
+            .iter()
+            .filter(|step| step.times == all)
+            .map(|step| step.parts.host)
+            .collect::<Vec<_>>());
+        let asks = |step: &&mut TimedStep| step.kind == StepKind::HostIn && step.times == all;
+        let mut period = latency;
+        if let Some(step) = steps.iter_mut().find(asks) {
+            period = latency.max(callback_period(self.program, self.machine));
+            step.cycles = sum(&[step.cycles, period - latency]);
+            step.parts.host = step.cycles;
         }
-        let period = own.max(callback);
-        self.timeline.pace = Some(Pace { period, latency: own, host, chip: own.saturating_sub(host) });
+        self.timeline.pace = Some(Pace { period, latency, host, chip: latency.saturating_sub(host) });
+    }
+
+    /// The same transfers for all items that have neighbours.
+    fn push_beside(&mut self, transfers: Range<usize>, times: u64) {
+        for index in transfers {
+            let step = self.timeline.steps[index].clone();
+            self.push(TimedStep { name: format!("{} beside work", step.name), ..step }, times, 0);
+        }
     }
 
     fn part(&mut self, steps: &[Step], times: u64) -> Range<usize> {
@@ -94,8 +103,8 @@ impl Timer<'_> {
 
     /// Cycles of one of `times` passes over steps.
     fn cycles_of(&self, steps: Range<usize>, times: u64) -> u64 {
-        let sum = |sum: u64, step: &TimedStep| sum.saturating_add(step.total_cycles());
-        self.timeline.steps[steps].iter().fold(0, sum) / times.max(1)
+        let all = |all: u64, step: &TimedStep| all.saturating_add(step.total_cycles());
+        self.timeline.steps[steps].iter().fold(0, all) / times.max(1)
     }
 
     /// Of transfers that run beside other steps only the `exposed` cycles are waited for, and those by which the host
@@ -106,7 +115,7 @@ impl Timer<'_> {
             let waits = left.min(step.cycles);
             left -= waits;
             step.hidden_cycles = step.cycles - waits;
-            step.cycles = waits + std::mem::take(&mut late);
+            step.cycles = sum(&[waits, std::mem::take(&mut late)]);
             step.parts = Cycles { host: step.cycles, ..Cycles::default() };
         }
     }

@@ -46,3 +46,45 @@ fn add_tiles(program: &Program, var: VarId, tiles: &mut Ranges) {
         tiles.insert(first.into(), u64::from(first) + u64::from(count));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(tile: u32, work: &str) -> pando_base::Result<Program> {
+        let text = format!(
+            "program \"stream\" tiles=4 replicas=1\n\
+             var %x.io: f32[4] input on 3 [0..4]\n\
+             var %x: f32[4] temp on {tile} [0..4]\n\
+             var %y: f32[4] temp on {tile} [0..4]\n\
+             var %y.io: f32[4] output on 3 [0..4]\n\
+             compute @cs0 \"double\" {{\n  binary.add on {tile} %x[0..4], %x[0..4], %y[0..4]\n}}\n\
+             exchange @ex0 \"in\" {{\n  copy %x <- %x.io\n}}\n\
+             exchange @ex1 \"out\" {{\n  copy %y.io <- %y\n}}\n\
+             main {{\n  stream 2 load {{\n    host.in %x.io\n  }} work {{\n{work}  }} store {{\n    host.out %y.io\n  }}\n}}\n"
+        );
+        let program = crate::parse(&text, "stream.tile")?;
+        assert_eq!(crate::print(&program), text);
+        Ok(program)
+    }
+
+    const WORK: &str = "    exchange @ex0\n    compute @cs0\n    exchange @ex1\n";
+
+    #[test]
+    fn io_tiles_do_nothing_else() {
+        let sound = program(1, WORK).expect("valid");
+        assert_eq!(window(&sound, &sound.body[0]), Some(1..2));
+        assert_eq!(check_streams(&sound), Vec::<String>::new());
+        let meets = check_streams(&program(3, WORK).expect("valid"));
+        assert_eq!(meets, ["stream: %x is used on tile 3 while the host transfers there"]);
+    }
+
+    #[test]
+    fn results_leave_after_the_inputs_are_used() {
+        let backward = "    exchange @ex1\n    compute @cs0\n    exchange @ex0\n";
+        let error = program(1, backward).expect_err("no window");
+        assert!(error.to_string().contains("(T8)"), "{error}");
+        let nested = "    stream 2 load {\n    } work {\n    } store {\n    }\n";
+        assert!(program(1, nested).expect_err("nested").to_string().contains("(T8)"));
+    }
+}

@@ -404,6 +404,11 @@ impl Kernel {
         }
     }
 
+    /// Which of a convolution's vertices it is that [`Kernel::cycles`] prices.
+    pub fn conv_vertex(attrs: &ConvAttrs, operands: &[OperandType], chip: &Chip) -> &'static str {
+        conv::vertex(attrs, operands, chip)
+    }
+
     /// Floating-point operations of one vertex: two per multiply–add, one per output element elsewhere,
     /// none for movement.
     pub fn flops(&self, operands: &[OperandType]) -> u64 {
