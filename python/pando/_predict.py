@@ -45,7 +45,9 @@ def profile(
 
     `precision` is "f32", "f16", "f16.32" or "f8" (operands of products in 8 bits); `micro_batch` sets the size of the batch; `replicas` are copies of the
     model that run side by side; `dims` gives sizes to named dimensions; `report` is a file for the whole report.
-    Further options are those of `pando profile --help`, with `_` for `-`; True for those without a value.
+    `suggestions` are rules of thumb here; the command line also tries them.
+    Further options are those of `pando profile --help`, with `_` for `-`; True for those without a value, a list for
+    those that may be repeated.
     """
     words = _words(system, precision, micro_batch, replicas, dims, report, options)
     path = os.fspath(model)
@@ -76,6 +78,16 @@ def profile_program(
     return json.loads(_pando.predict_module(module, constants, state, [*words, "--", f"{name}.graph"]))
 
 
+def stage_ends(module: _pando.Module, regions: Mapping[str, Any]) -> list[str]:
+    """Where a module is cut if each region, a value's chip by the value's name in the program's order, is a stage of its
+    own: the last value of every region but the last. Empty if the program comes back to a region."""
+    made = [line.partition(" = ")[0] for line in module.text().split("\n") if line.startswith("  %")]
+    names = {name.strip().lstrip("%") for names in made for name in names.split(",")}
+    kept = [(name, region) for name, region in regions.items() if name in names]
+    ends = [name for (name, region), (_, after) in zip(kept, kept[1:]) if region != after]
+    return ends if len(ends) == len({region for _, region in kept}) - 1 else []
+
+
 def _words(system, precision, micro_batch, replicas, dims, report, options: Mapping[str, Any]) -> list[str]:
     """As on the command line."""
     named = {"system": system, "precision": precision, "micro_batch": micro_batch, "replicas": replicas}
@@ -86,6 +98,8 @@ def _words(system, precision, micro_batch, replicas, dims, report, options: Mapp
         option = "--" + name.replace("_", "-")
         if value is True:
             words.append(option)
+        elif isinstance(value, (list, tuple)):
+            words += [f"{option}={one}" for one in value]
         elif value is not None and value is not False:
             words.append(f"{option}={value}")
     return words + [f"--dim={name}={size}" for name, size in (dims or {}).items()]

@@ -4,7 +4,6 @@ the engine's own planning remains. Models without a digest, and those that call 
 """
 
 import contextlib
-import fcntl
 import io
 import os
 import pickle
@@ -14,6 +13,11 @@ import torch
 
 from . import _logging
 from ._executable import VERSION
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None
 
 _HEAD = f"pando executable {VERSION}\n".encode()
 
@@ -27,7 +31,11 @@ class Cache:
 
     @contextlib.contextmanager
     def locked(self):
-        """One process at a time compiles; the others then find what it has compiled."""
+        """One process at a time compiles; the others then find what it has compiled. (Where folders cannot be locked,
+        each compiles for itself.)"""
+        if fcntl is None:
+            yield
+            return
         descriptor = os.open(self._folder, os.O_RDONLY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)

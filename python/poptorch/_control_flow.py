@@ -2,7 +2,7 @@
 
 import torch
 
-from pando.torch import call_host
+from pando.torch._host import call_host
 
 from . import _impl
 from ._errors import createPoptorchError

@@ -10,11 +10,11 @@ from ._fingerprint import Unknown, fingerprint
 from .enums import ConnectionType
 
 RANDOM = ("seed", "~rounding_seed")
-# Options that change how a program runs, not the program.
+# Options that change how a program runs, not the program. (Device iterations decide the size of a micro-batch.)
 _AT_RUN_TIME = {
     "connection_type", "log_dir", "ipu_id", "ipu_model", "offline_ipu_version", "max_repeat_logs", "model_name",
     "compilation_progress_bar", "log_cycle_count", "executable_cache_path", "random_seed", "output_mode",
-    "output_return_period", "source_location_excludes", "device_iterations", "auto_round_num_ipus",
+    "output_return_period", "source_location_excludes", "auto_round_num_ipus",
     "instrumentWithHardwareCycleCounter", "enableEngineCaching", "cachePath", "engineOptions",
 }
 
@@ -49,7 +49,10 @@ class Files:
     def _cache_key(self, arguments):
         """The digest of the call: None, with a line in the log, if something has none."""
         try:
-            return fingerprint(self._user_model, self._training, _shapes(arguments), *self._options_that_decide())
+            around = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.is_grad_enabled()
+            return fingerprint(
+                self._user_model, self._training, around, _shapes(arguments), *self._options_that_decide()
+            )
         except Unknown as unknown:
             _logging.logger.debug("The model is not cached: there is no digest of %s", unknown)
             return None

@@ -5,6 +5,7 @@ Libraries (PyTorch, installed packages) count by name and version, their code is
 raises `Unknown`. Not seen: files, the environment and random numbers that the model's Python reads while it is compiled.
 """
 
+import dis
 import enum
 import functools
 import hashlib
@@ -134,10 +135,11 @@ class _Digest:
                 self._code(constant, names)
             else:
                 self.add(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant)
-        for name in code.co_names:
-            if name in names:
-                self._put(name)
-                self.add(names[name])
+        # Attributes are among `co_names`, too.
+        loaded = {one.argval for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+        for name in sorted(loaded & names.keys()):
+            self._put(name)
+            self.add(names[name])
 
     def _class(self, value):
         self._put("class", value.__module__, value.__qualname__)

@@ -5,6 +5,7 @@ import time
 import weakref
 
 from ._errors import createPoptorchError
+from ._logging import core
 
 _VERSIONS = {"ipu1": 1, "ipu2": 2, "ipu21": 21}
 MAX_IPUS = 64  # of one process
@@ -60,6 +61,8 @@ def too_many(count):
 def _wait_for(ipu):
     """With POPTORCH_WAIT_FOR_IPU=1, until the IPU is free."""
     if ipu is not None and os.environ.get("POPTORCH_WAIT_FOR_IPU", "0") not in ("", "0"):
+        if not _is_free(ipu):
+            core(20, f"No IPU available, sleeping until IPU {ipu} is free")
         while not _is_free(ipu):
             time.sleep(0.1)
 

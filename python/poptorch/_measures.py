@@ -1,5 +1,7 @@
 """What an executor says about time: measured on this computer, or predicted for IPUs."""
 
+from pando.torch import Prediction
+
 from . import _prediction
 from ._errors import createPoptorchError
 from ._perf import summary
@@ -33,6 +35,14 @@ class Measures:
     def getLatency(self):
         """(minimum, maximum, average) seconds of all three."""
         return self._latency(3)
+
+    def prediction(self, **options):
+        """What IPUs would make of the compiled program: a `pando.torch.Prediction` of one replica's call for a
+        micro-batch (in training with accumulation without the update). Options, such as `system="pod16"` and
+        `replicas=4`, are those of `pando.profile`. Not a method of PopTorch's."""
+        self._require_compiled()
+        executable = self._executable
+        return Prediction(lambda report: _prediction.predict(executable, report, **options))
 
     def cycleCount(self):
         """Cycles of one run on an IPU, as predicted."""

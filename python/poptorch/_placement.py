@@ -6,10 +6,10 @@ from ._hardware import MAX_IPUS, claims_hardware, too_many
 
 def check(places, options, plan, training):
     """Raises a poptorch.Error if the strategy or the system does not allow it."""
-    if type(options._execution_strategy).__name__ == "PipelinedExecution":
-        _check_pipeline(len({place.stage for place in places}), plan, training)
     if claims_hardware() and options.ipu_model is not True and options.offline_ipu_version is None:
         _check_system((1 + max((place.ipu for place in places), default=0)) * plan.replicas, options)
+    if type(options._execution_strategy).__name__ == "PipelinedExecution":
+        _check_pipeline(len({place.stage for place in places}), plan, training)
 
 
 def _check_pipeline(stages, plan, training):

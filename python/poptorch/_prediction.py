@@ -4,7 +4,7 @@ import json
 import os
 
 import pando
-from pando._predict import profile_program
+from pando._predict import profile_program, stage_ends
 from pva import _cbor
 
 from ._errors import createPoptorchError
@@ -13,16 +13,19 @@ from ._logging import logger
 _SYSTEMS = [(1, "mk2"), (4, "m2000"), (16, "pod16"), (64, "pod64"), (128, "pod128"), (256, "pod256")]
 
 
-def predict(executable, report=None):
-    """The fields of `pando profile --json` for one replica's program on the smallest system with so many IPUs."""
+def predict(executable, report=None, **options):
+    """The fields of `pando profile --json` for one replica's program on the smallest system with so many IPUs, unless
+    options of `pando.profile` say otherwise."""
     if executable.calls_host:
         raise createPoptorchError("A model with poptorch.CPU waits for the host in the middle: that is not predicted")
     system = next(name for chips, name in _SYSTEMS if chips >= executable.num_ipus)
     program = executable.programs[executable.base]
+    named = {"system": system, "replicas": 1, **options}
     # A pipeline is predicted for inference; a training step is predicted as if one chip did it all.
-    stages = executable.num_ipus if not executable.weights else 1
-    return profile_program(program.module, program.reads, program.writes, name=executable.base, system=system,
-                           replicas=1, stages=stages, report=report)
+    if executable.num_ipus > 1 and not executable.weights and "stages" not in options:
+        ends = stage_ends(program.module, {name: place.ipu for name, place in executable.regions.items()})
+        named.update({"stage_end": ends} if ends else {"stages": executable.num_ipus})
+    return profile_program(program.module, program.reads, program.writes, name=executable.base, report=report, **named)
 
 
 def engine_options(options):

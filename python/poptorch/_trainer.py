@@ -234,6 +234,7 @@ class Trainer:
             loaded = self._optimizer._take_loaded() or loaded
         if loaded is None:
             return
+        self._executor.copyWeightsToHostIfNeeded()
         core(logging.DEBUG, "Writing optimiser state tensors from host to IPU memory")
         device = self._executor._device
         state = loaded["ipu_state"] or {}

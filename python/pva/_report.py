@@ -120,7 +120,7 @@ class Tile(Facts):
 
 
 class Live(Facts):
-    """What lives only while it is needed."""
+    """Bytes that live only while they are needed."""
 
     ABSENT = {"variables": ONE_STEP}
 
@@ -131,17 +131,19 @@ class Live(Facts):
 class LivenessStep(Facts):
     """Memory during a step, on the tile that is fullest then."""
 
+    ABSENT = {"notAlwaysLiveMemory": f"{ONE_STEP}; ask notAlwaysLiveMemoryForTile of the step's `tile`"}
+
     def __init__(self, program: Program, step: dict, always_live: int):
         self.program = program
-        self.notAlwaysLiveMemory = Live(max(0, step["live_bytes_peak"] - always_live))
-        #: The tile that these bytes are of. Not among libpva's names.
+        #: The fullest tile. Not among libpva's names.
         self.tile = step["live_peak_tile"]
+        self._live = Live(max(0, step["live_bytes_peak"] - always_live))
 
     def notAlwaysLiveMemoryForTile(self, tile: int) -> Live:
-        """The same, for the fullest tile only."""
+        """Code and stacks included; known of the fullest tile."""
         if tile != self.tile:
             raise AttributeError(f"LivenessStep.notAlwaysLiveMemoryForTile({tile}): {ONE_STEP}; here that is {self.tile}")
-        return self.notAlwaysLiveMemory
+        return self._live
 
 
 class Variable(Facts):

@@ -3,7 +3,6 @@
 from ._alias import View
 from ._capture import Captured, Input, Output, State, capture, current
 from ._control import cond, for_loop
-from ._host import HostCall, call_host
 from ._inference import Inference, inference
 from ._mode import Capture
 from ._profile import Prediction, profile
@@ -14,7 +13,6 @@ __all__ = [
     "Capture",
     "Captured",
     "Emitter",
-    "HostCall",
     "Inference",
     "Input",
     "Output",
@@ -23,7 +21,6 @@ __all__ = [
     "Trainer",
     "Value",
     "View",
-    "call_host",
     "capture",
     "cond",
     "current",

@@ -81,10 +81,4 @@ impl Emitter<'_> {
     pub(super) fn state_of(&self, result: usize) -> Option<usize> {
         self.options.state.iter().find(|&&(_, index)| index == result).map(|&(param, _)| param)
     }
-
-    /// Whether a value is a result that is not only state.
-    pub(super) fn goes_to_host(&self, value: ValueId) -> bool {
-        let results = self.scope.func.results.iter().enumerate();
-        results.into_iter().any(|(index, &result)| result == value && self.state_of(index).is_none())
-    }
 }

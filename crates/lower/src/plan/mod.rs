@@ -18,6 +18,7 @@ mod print;
 mod reduce;
 mod scatter;
 mod search;
+mod sparse;
 mod spread;
 mod window;
 
@@ -32,6 +33,8 @@ pub use print::print_plan;
 pub(crate) use reduce::total_dtype;
 pub use reduce::{stages_for, stages_for_axes};
 pub use scatter::{ScatterPlan, UPDATES};
+pub use sparse::SparsePlan;
+pub(crate) use sparse::{COLUMNS, Sizes};
 pub(crate) use window::{window_kernel, window_source};
 
 use crate::Options;
@@ -58,6 +61,7 @@ pub enum Method {
     Gather(GatherPlan),
     Scatter(ScatterPlan),
     Sort(SortPlan),
+    Sparse(SparsePlan),
     /// Plans of the functions that a branch or loop runs, in the order of [`Op::funcs`].
     Control(Vec<Plan>),
     /// In the vertex of the operation that uses it.
@@ -143,6 +147,8 @@ impl Planner<'_> {
             Op::ReduceWindow(window) => self.reduce_window(window, node),
             Op::Scan(scan) => self.scan(scan, node),
             Op::Sort(sort) => self.sort(sort, node),
+            Op::Call(_) if node.operands.len() == 2 => self.rounding(node),
+            Op::Call(_) => self.sparse_matmul(node),
             Op::If { then_func, else_func } => self.branch(*then_func, *else_func, node),
             Op::Repeat { body, .. } => self.repeat(*body, node),
             Op::While { cond, body } => self.while_loop(*cond, *body, node),
@@ -245,6 +251,16 @@ impl Planner<'_> {
         };
         let layout = self.family_layout(result, layout);
         node.operands.iter().for_each(|&operand| self.want(operand, &layout));
+        self.set(node, layout);
+        Method::Direct
+    }
+
+    /// Where the operand lies, with the seed everywhere.
+    fn rounding(&mut self, node: &Node) -> Method {
+        let (x, seed) = (node.operands[0], node.operands[1]);
+        let layout = without_copies(&self.settled(x), &self.shape(x));
+        self.want(seed, &everywhere(&layout, &self.shape(seed)));
+        self.settled(seed);
         self.set(node, layout);
         Method::Direct
     }

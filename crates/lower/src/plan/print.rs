@@ -73,6 +73,15 @@ fn print_method(method: &Method) -> String {
                 plan.cost.temporary_bytes
             )
         }
+        Method::Sparse(plan) => {
+            let [columns, batch, rows] = plan.parts;
+            format!(
+                "  split columns={columns} batch={batch} rows={rows} partials={}{} cycles={}",
+                plan.partials,
+                print_stages(&plan.stages),
+                plan.cycles
+            )
+        }
         Method::Scatter(plan) => {
             let [updates, rows, width] = plan.parts;
             format!(
