@@ -47,6 +47,10 @@ use pando_tile::{Layout, Span, VertexCost};
 use rustc_hash::FxHashMap;
 use spread::Sharing;
 
+/// Users of a block of an operand from which on each of them stores a share of it. What one of two tiles on a bus
+/// stores comes to them at half the rate, which is hardly any of the block then.
+const MANY_COPIES: u64 = 64;
+
 /// How a node is computed. Operations not listed have one way.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Method {
@@ -192,10 +196,9 @@ impl Planner<'_> {
             wanted
         } else if partition && self.small_block(&wanted, value) {
             without_copies(&wanted, &shape)
-        } else if partition {
-            // Weights have many small pieces; of an input, who sends most takes longest.
-            let ratio = if constant { (9, 8) } else { (1, 1) };
-            self.shared_out_by(&wanted, value, Sharing { ratio, fine: true })
+        } else if partition && wanted.copies() >= MANY_COPIES {
+            // Who sends most takes longest.
+            self.shared_out_by(&wanted, value, Sharing { ratio: (9, 8), fine: true })
         } else {
             self.balanced(&shape, self.dtype(value))
         }
