@@ -45,6 +45,7 @@ def profile(
 
     `precision` is "f32", "f16", "f16.32" or "f8" (operands of products in 8 bits); `micro_batch` sets the size of the batch; `replicas` are copies of the
     model that run side by side; `dims` gives sizes to named dimensions; `report` is a file for the whole report.
+    `suggestions` are rules of thumb here; the command line also tries them.
     Further options are those of `pando profile --help`, with `_` for `-`; True for those without a value, a list for
     those that may be repeated.
     """

@@ -122,6 +122,15 @@ class Device:
         array = memory(tensor)
         self._session.set_state(name, location(array, graph_type(tensor.dtype)))
 
+    def lend(self, name, tensor):
+        """The state is the tensor's memory from now on, elements included, until `take_back`."""
+        array = memory(tensor)
+        self._session.lend(name, location(array, graph_type(tensor.dtype)))
+
+    def take_back(self, name):
+        """The state has memory of its own again."""
+        self._session.take_back(name)
+
 
 def _parts(name, program):
     """The program and those before its calls of the host, with the names that the session has for them."""

@@ -21,6 +21,7 @@ from ._logging import core, logger
 from ._measures import Measures
 from ._option_keys import validate
 from ._run import Runner
+from ._shared_weights import SharedWeights
 from ._trainer import Trainer
 from ._weights import Weights
 from .enums import ConnectionType, OutputMode
@@ -54,6 +55,7 @@ class PoplarExecutor(Weights, Files, Measures):
 
     def _reset(self):
         self._device = None
+        self._shared = None
         self._arguments = None
         self._executable = None
         self._runner = None
@@ -91,6 +93,8 @@ class PoplarExecutor(Weights, Files, Measures):
         if self._trainer is not None:
             self._trainer.before_run()
         tensors = [self._input(name, tensor) for name, tensor in arguments.tensors()]
+        if self._shared and not self._shared.remember():
+            self._shared.end()
         outputs = self._runner.run(tensors)
         self._has_run = True
         if self._options.log_cycle_count:
@@ -201,6 +205,7 @@ class PoplarExecutor(Weights, Files, Measures):
             state["~rounding_seed"] = _words(torch.initial_seed() & 0xFFFFFFFF)
         programs, names = self._programs_of_replicas(executable, plan)
         self._device = Device(programs, state)
+        self._shared = SharedWeights(self._device)
         self._runner = self._make_runner(executable, plan, names)
         if self._training:
             self._trainer.compiled(executable)

@@ -96,8 +96,16 @@ class Weights:
     def _copy_to_host(self):
         logger.debug("Writing weights from IPU to host")
         self._host_is_stale = False  # first: copying uses the tensors
-        for name in self._names:
-            self._read(name)
+        for name, tensor in self._names.items():
+            if not self._shared.has(name, tensor):
+                self._read(name)
+        self._shared.end()
+
+    def _show_host(self):
+        """Somebody uses the user model's tensors: they have to have the newest elements, and keep them."""
+        self.copyWeightsToHostIfNeeded()
+        if self._shared:
+            self._shared.end()
 
     def copyWeightsToDevice(self):
         """Overwrites the device's parameters and buffers by the user model's."""
@@ -106,10 +114,18 @@ class Weights:
         for owner in _owners_of(self._names.values()):
             if owner is not self:
                 owner.copyWeightsToHostIfNeeded()
+        if self._host_is_stale:
+            self._shared.restore()
         self._host_is_stale = False
         self._refresh_names()
-        for name in self._names:
-            self._write(name)
+        for name, tensor in self._names.items():
+            if not self._shared.has(name, tensor) and not self._share(name, tensor):
+                self._write(name)
+
+    def _share(self, name, tensor):
+        """Lets the device train a weight where the host has it, if all replicas have the same. Says whether it does."""
+        alone = self._training and self._on_device(name) == [(name, None)]
+        return alone and self._shared.lend(name, tensor)
 
     def _refresh_names(self):
         """Buffers and parameters may have been replaced by other tensors of the same name."""

@@ -66,7 +66,7 @@ pub enum ZooCommand {
 }
 
 /// Where a model and its inputs come from.
-#[derive(ClapArgs)]
+#[derive(Clone, ClapArgs)]
 pub struct ModelArgs {
     /// A .onnx, .graph or .tile file, or a built-in model: zoo:NAME or zoo:NAME?batch=16&dtype=f16 (see `pando
     /// zoo list`)
@@ -77,7 +77,7 @@ pub struct ModelArgs {
 }
 
 /// The values of a model's inputs. Where nothing is run, they matter to models whose sizes or branches depend on them.
-#[derive(ClapArgs)]
+#[derive(Clone, ClapArgs)]
 pub struct InputArgs {
     /// An input's values: a .npy file, a .npz file for all inputs it has arrays for, or one number for all its
     /// elements. A model's only input needs no name
@@ -103,6 +103,9 @@ pub struct RunArgs {
     /// How precisely f32 products are computed, at least
     #[arg(long, value_enum, default_value_t = MatmulPrecision::Highest)]
     pub matmul_precision: MatmulPrecision,
+    /// Do without the processor's unit for products of tiles (AMX)
+    #[arg(long)]
+    pub no_amx: bool,
     /// Run this often and report the median time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub iterations: u64,
@@ -123,7 +126,7 @@ pub struct RunArgs {
     pub json: bool,
 }
 
-#[derive(ClapArgs)]
+#[derive(Clone, ClapArgs)]
 pub struct CompileOptions {
     /// A built-in system or a machine file
     #[arg(long, value_name = "SYSTEM")]
@@ -141,9 +144,19 @@ pub struct CompileOptions {
     /// Items processed at once: the size of the dimension named N, B or batch
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub micro_batch: Option<u64>,
+    /// Iterations of a call: how many batches the program works through before it returns, and what a call itself
+    /// takes counts. Without it calls follow one another without a pause
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    pub iterations: Option<u64>,
+    /// Tiles reserved for the host's transfers, which then run beside the work
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "iterations")]
+    pub io_tiles: u32,
+    /// Batches that the host has ready before they are asked for; 0 if it is waited for each time
+    #[arg(long, value_name = "N", default_value_t = pando_tile::PREFETCH)]
+    pub prefetch: u32,
 }
 
-#[derive(ClapArgs)]
+#[derive(Clone, ClapArgs)]
 pub struct ProfileArgs {
     #[command(flatten)]
     pub model: ModelArgs,
@@ -172,6 +185,9 @@ pub struct ProfileArgs {
     /// Write the whole report there
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+    /// Do not try what could be improved, which compiles the model a few times more
+    #[arg(long)]
+    pub no_tries: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -202,7 +218,7 @@ pub struct CompileArgs {
 
 #[derive(ClapArgs)]
 pub struct ValidateArgs {
-    /// Only rows of this kind: kernel, exchange, product, stencil, host or model
+    /// Only rows of this kind: kernel, exchange, product, sparse, stencil, host or model
     #[arg(long, value_name = "NAME", conflicts_with = "row")]
     pub group: Option<String>,
     /// Only rows with this in their name

@@ -4,8 +4,9 @@
 
 mod common;
 
+use common::run;
 use pando_base::{DType, Tensor};
-use pando_cpu::{CompileOptions, Isa, MatmulPrecision, TileUnit, compile};
+use pando_cpu::{CompileOptions, Isa, MatmulPrecision, TileUnit};
 use pando_graph::{Builder, ConstData, Dot, TensorType, random};
 
 fn options(matmul_precision: MatmulPrecision, tile_unit: TileUnit, isa: Isa) -> CompileOptions {
@@ -25,9 +26,7 @@ fn product(a: &Tensor, w: &Tensor, options: &CompileOptions) -> Vec<f32> {
     let w = builder.weight("w", w.dtype(), w.shape().clone(), ConstData::Dense(w.clone()));
     let y = builder.dot(x, w, Dot { contract: vec![(1, 0)], ..Dot::default() }).unwrap();
     builder.end(&[y]);
-    let model = compile(&builder.finish(), options).unwrap();
-    let results = model.run(std::slice::from_ref(a)).unwrap();
-    assert_eq!(results, model.run(std::slice::from_ref(a)).unwrap(), "runs differ");
+    let results = run(&builder.finish(), std::slice::from_ref(a), options);
     results[0].to_f64().into_iter().map(|x| x as f32).collect()
 }
 
@@ -82,13 +81,13 @@ fn products_of_all_sizes() {
 }
 
 fn normal(seed: u64, i: usize) -> f64 {
-    f64::from(random::normal(seed, i as u64))
+    random::normal(seed, i as u64)
 }
 
 /// Data by name: of mixed signs, of one, of magnitudes far apart, sums that cancel.
 fn data([m, n, k]: [usize; 3]) -> Vec<(&'static str, Tensor, Tensor)> {
     let scale = |i: usize, step: usize| ((i * step % 61) as f64 - 30.0).exp2();
-    let pair = |i: usize| if i % 2 == 0 { 1.0 } else { -1.0 };
+    let pair = |i: usize| if i.is_multiple_of(2) { 1.0 } else { -1.0 };
     vec![
         ("normal", tensor([m, k], |i| normal(1, i)), tensor([k, n], |i| normal(2, i))),
         ("positive", tensor([m, k], |i| normal(3, i).abs()), tensor([k, n], |i| normal(4, i).abs())),

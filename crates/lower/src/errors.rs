@@ -1,6 +1,7 @@
 //! What users are told when a model cannot be lowered.
 
 use pando_base::Error;
+use pando_machine::Machine;
 
 pub fn no_main() -> Error {
     Error::new("the module has no function named 'main'; name the one to compile so")
@@ -42,4 +43,17 @@ pub fn no_stage_end(name: &str) -> Error {
 
 pub fn too_few_operations(stages: usize) -> Error {
     Error::new(format!("--stages {stages}: the model has fewer operations than that; use fewer stages"))
+}
+
+pub fn too_many_io_tiles(io_tiles: u32, machine: &Machine) -> Error {
+    Error::new(format!(
+        "--io-tiles {io_tiles}: a chip of {} has {} tiles, and some have to work; use fewer",
+        machine.name, machine.chip.tiles
+    ))
+}
+
+pub fn branches_with_io_tiles() -> Error {
+    Error::new(
+        "--io-tiles: the model branches on data, in which every tile takes part, so none can be reserved for the host; use 0",
+    )
 }

@@ -1,9 +1,9 @@
 //! Whether a placed program fits a tile's memory, and what to do if not. Not fitting is an answer.
 
 use crate::place::Placed;
-use pando_machine::Machine;
+use pando_machine::{Machine, Sram};
 use pando_profile::{Fit, VarUse};
-use pando_tile::memory::{largest_vars, memory_over_time, step_at};
+use pando_tile::memory::{Extent, MemoryOverTime, extents, largest_vars, memory_over_time, step_at};
 use pando_tile::{Program, Step, VarId};
 
 /// How many variables the report names.
@@ -17,16 +17,15 @@ pub enum Origin {
 }
 
 pub fn fit(program: &Program, machine: &Machine, placed: &Placed, origin: Origin) -> Fit {
-    let available = machine.chip.sram.bytes_per_tile;
-    let (used, tile, point) = worst(program, placed);
+    let Worst { tile, point, used, over, region, available } = worst(program, placed, &machine.chip.sram);
     let largest = largest_vars(program, &placed.live, tile, point, NAMED);
-    let over = used.saturating_sub(available);
     Fit {
         fits: over == 0,
         tile,
         used_bytes: used,
         available_bytes: available,
         over_bytes: over,
+        region: region.into(),
         operation: step_at(program, point).map_or_else(String::new, |step| step_name(program, step)),
         largest: largest
             .iter()
@@ -34,47 +33,67 @@ pub fn fit(program: &Program, machine: &Machine, placed: &Placed, origin: Origin
             .collect(),
         remedy: match origin {
             _ if over == 0 => String::new(),
-            Origin::Model => remedy(program, placed, tile, &largest, available),
+            Origin::Model => remedy(program, placed, tile, &largest, machine),
             Origin::HandWritten => hand_written_remedy(program, &largest),
         },
     }
 }
 
-/// The highest used address, on which tile and at which point. The address counts, not the sum: gaps
-/// that placement leaves are memory that the program needs.
-fn worst(program: &Program, placed: &Placed) -> (u64, u32, u32) {
-    let last = program
-        .vars
-        .ids()
-        .filter(|&id| placed.live.ranges[id].is_some())
-        .max_by_key(|&id| (end_of(program, placed, id), std::cmp::Reverse(id)));
-    let over_time = memory_over_time(program, &placed.live, &placed.fixed.total());
-    match last {
-        Some(id) if end_of(program, placed, id) > placed.base_bytes => {
-            let (tile, point) = fullest_holder(program, placed, id, &over_time);
-            (end_of(program, placed, id), tile, point)
-        }
-        _ => (placed.base_bytes, placed.fixed.total().max().1, 0),
-    }
+/// The tile that lacks most, or else the one on which most is live at once.
+struct Worst {
+    tile: u32,
+    /// When most is live there. If it lacks memory: in the life of the variable whose address decides.
+    point: u32,
+    used: u64,
+    over: u64,
+    /// The region that is too small, and its size.
+    region: &'static str,
+    available: u64,
 }
 
-fn end_of(program: &Program, placed: &Placed, id: VarId) -> u64 {
-    placed.placement.offset_bytes[id] + program.vars[id].max_tile_bytes()
+/// Addresses count, not sums: gaps that placement leaves are memory that the program needs.
+fn worst(program: &Program, placed: &Placed, sram: &Sram) -> Worst {
+    let fixed = placed.fixed.total();
+    let extents = extents(program, &placed.live, &placed.placement, &fixed, sram);
+    let over_time = memory_over_time(program, &placed.live, &fixed);
+    let (_, fullest) = over_time.at_worst.max();
+    let lacks = |extent: &Extent| extent.over(sram).0.saturating_add(extent.over(sram).1);
+    let is_fullest =
+        |extent: &Extent| (extent.first_tile..extent.first_tile + extent.count).contains(&fullest);
+    let key = |extent: &Extent| (lacks(extent), is_fullest(extent), std::cmp::Reverse(extent.first_tile));
+    let Some(extent) = extents.iter().max_by_key(|extent| key(extent)) else {
+        return Worst { tile: 0, point: 0, used: 0, over: 0, region: "", available: sram.bytes_per_tile };
+    };
+    let ((executable, interleaved), over) = (extent.regions(sram), extent.over(sram));
+    let (region, used, available) = match over {
+        (0, 0) => ("", executable + interleaved, sram.bytes_per_tile),
+        (more, less) if more >= less => ("executable", executable, sram.executable_bytes),
+        _ => ("interleaved", interleaved, sram.interleaved_bytes),
+    };
+    let (tile, point) = match over {
+        (0, 0) => (fullest, over_time.worst_point),
+        _ => (extent.first_tile, deciding_point(program, placed, extent, &over_time)),
+    };
+    Worst { tile, point, used, over: over.0.max(over.1), region, available }
 }
 
-/// The first tile with the largest block of the variable, and the point of its life with most memory in
-/// use.
-fn fullest_holder(
-    program: &Program,
-    placed: &Placed,
-    id: VarId,
-    over_time: &pando_tile::memory::MemoryOverTime,
-) -> (u32, u32) {
-    let (_, tile) = program.vars[id].fullest_tile();
-    let (first, last) = placed.live.ranges[id].expect("only live variables are asked about");
-    let point =
-        (first..=last).max_by_key(|&point| (over_time.peaks[point as usize].0, std::cmp::Reverse(point)));
-    (tile, point.unwrap_or(first))
+/// The point with most memory in use of the life of the variable at the highest address on the tile, or at the lowest in
+/// the executable region if code is in its way.
+fn deciding_point(program: &Program, placed: &Placed, extent: &Extent, over_time: &MemoryOverTime) -> u32 {
+    let address = |id: VarId| placed.placement.offset_bytes[id];
+    let bytes = |id: VarId| {
+        let var = &program.vars[id];
+        var.home.grid.coordinates_of(extent.first_tile).map_or(0, |at| var.tile_bytes(&at))
+    };
+    let here = program.vars.ids().filter(|&id| placed.live.ranges[id].is_some() && bytes(id) > 0);
+    let decides = |&id: &VarId| match extent.fixed > extent.low {
+        true => address(id) == extent.low,
+        false => address(id).saturating_add(bytes(id)) == extent.top,
+    };
+    let life = here.into_iter().find(decides).and_then(|id| placed.live.ranges[id]);
+    let (first, last) = life.unwrap_or((over_time.worst_point, over_time.worst_point));
+    let peak = |point: &u32| (over_time.peaks[*point as usize].0, std::cmp::Reverse(*point));
+    (first..=last).max_by_key(peak).unwrap_or(first)
 }
 
 fn step_name(program: &Program, step: &Step) -> String {
@@ -83,13 +102,19 @@ fn step_name(program: &Program, step: &Step) -> String {
         Step::Exchange(id) => format!("exchange before {}", program.exchanges[*id].name),
         Step::HostIn(var) => format!("host input %{}", program.vars[*var].name),
         Step::HostOut(var) => format!("host output %{}", program.vars[*var].name),
-        Step::Repeat { .. } | Step::While { .. } => "loop".into(),
+        Step::Repeat { .. } | Step::Stream { .. } | Step::While { .. } => "loop".into(),
         Step::If { .. } => "branch".into(),
     }
 }
 
 /// One remedy, by what takes most of the tile.
-fn remedy(program: &Program, placed: &Placed, tile: u32, largest: &[(VarId, u64)], available: u64) -> String {
+fn remedy(
+    program: &Program,
+    placed: &Placed,
+    tile: u32,
+    largest: &[(VarId, u64)],
+    machine: &Machine,
+) -> String {
     let bytes_of = |constant: bool| -> u64 {
         let vars = program.vars.values().filter(|var| var.role.always_lives() == constant);
         vars.filter_map(|var| Some(var.tile_bytes(&var.home.grid.coordinates_of(tile)?))).sum()
@@ -104,7 +129,7 @@ fn remedy(program: &Program, placed: &Placed, tile: u32, largest: &[(VarId, u64)
         return "code, most of it for exchanges, overfills the tile: divide the model with --stages 2, one chip a stage".into();
     }
     if weights > temporaries {
-        return weights_remedy(program, available);
+        return weights_remedy(program, machine);
     }
     let copies = largest.first().is_some_and(|&(var, _)| program.vars[var].name.contains(".at"));
     if copies {
@@ -124,7 +149,7 @@ fn hand_written_remedy(program: &Program, largest: &[(VarId, u64)]) -> String {
 }
 
 /// Weights that overfill a chip: half precision if that halves them to fit, otherwise more chips.
-fn weights_remedy(program: &Program, available: u64) -> String {
+fn weights_remedy(program: &Program, machine: &Machine) -> String {
     let bytes = |only_f32: bool| -> u64 {
         let weights = program.vars.values().filter(|var| var.role.always_lives());
         let wanted = weights.filter(|var| !only_f32 || var.dtype == pando_base::DType::F32);
@@ -132,11 +157,17 @@ fn weights_remedy(program: &Program, available: u64) -> String {
     };
     let (whole, halvable) = (bytes(false), bytes(true));
     // Half of the chip is left for everything else.
-    let room = available.saturating_mul(program.tiles.into()) / 2;
+    let room = machine.chip.sram.bytes_per_tile.saturating_mul(program.tiles.into()) / 2;
     if halvable > 0 && whole - halvable / 2 <= room {
         return "weights alone overfill the tile: halve them with --precision f16".into();
     }
     let chips = (whole - halvable / 2).div_ceil(room.max(1)).max(2);
+    if chips > u64::from(machine.chips) {
+        return format!(
+            "weights alone overfill the tile: divide the model over {chips} chips with --stages {chips}; {} has {}",
+            machine.name, machine.chips
+        );
+    }
     format!(
         "weights alone overfill the tile: divide the model with --stages {chips}, one chip a stage, and --precision f16"
     )

@@ -15,6 +15,7 @@ mod plan;
 mod precision;
 mod prepare;
 mod rewrite;
+mod sparse;
 mod stages;
 
 pub use emit::{Emitted, emit};
@@ -24,7 +25,7 @@ pub use layouts::{balanced, flat, normalize};
 pub use place::{Placed, place};
 pub use plan::{Plan, plan, print_plan};
 pub use precision::{Precision, with_precision};
-pub use prepare::{inline_calls, supported};
+pub use prepare::{inline_calls, prepare, supported};
 pub use stages::{End, Stage, rebalance, split, split_after};
 
 use pando_base::Result;
@@ -44,8 +45,23 @@ pub struct Options {
     pub half_partials: bool,
     /// Chips that run the same program on their own data.
     pub replicas: u64,
+    /// How often a call of the program runs the model, each time on another item from the host.
+    pub iterations: u64,
+    /// Tiles that do nothing but the host's transfers, so that these run beside the work: the chip's last ones.
+    pub io_tiles: u32,
+    /// Items that the host has ready before they are asked for.
+    pub prefetch: u32,
+    /// Parameters and results that another chip gives or takes; all others are the host's.
+    pub linked: Linked,
     /// State that stays on the chip: the parameter that holds it before a run, and the result that it becomes.
     pub state: Vec<(usize, usize)>,
+}
+
+/// Positions of a function's parameters and results.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Linked {
+    pub params: Vec<usize>,
+    pub results: Vec<usize>,
 }
 
 impl Default for Options {
@@ -55,6 +71,10 @@ impl Default for Options {
             min_tile_bytes: 128,
             half_partials: false,
             replicas: 1,
+            iterations: 1,
+            io_tiles: 0,
+            prefetch: pando_tile::PREFETCH,
+            linked: Linked::default(),
             state: Vec::new(),
         }
     }
@@ -69,17 +89,81 @@ pub struct Compiled {
     pub fit: Fit,
 }
 
-/// Compiles the function named `main`. Every unsupported operation is reported in one error.
+/// Where operations may take all that the options allow and the whole does not fit, they get this share of it.
+///
+/// Assumption: a twentieth is 19 KiB of a Mk2's tile at the default; the documentation advises against less than 5 %
+/// of a tile for a single operation (poplar.md section 3.3).
+const FRUGAL_SHARE: f64 = 0.05;
+
+/// Compiles the function named `main`. Every unsupported operation is reported in one error. What does not fit, but
+/// would with less memory for operations, is planned so.
 pub fn compile(module: &Module, machine: &Machine, options: &Options) -> Result<Compiled> {
-    let mut module = inline_calls(module)?;
+    compile_in_passes(module, machine, options, |_| {})
+}
+
+/// The same, saying what is going on.
+pub fn compile_in_passes(
+    module: &Module,
+    machine: &Machine,
+    options: &Options,
+    pass: impl Fn(&str),
+) -> Result<Compiled> {
+    pass("compiling: preparing the graph");
+    let mut module = prepare(module, machine, options)?;
     supported(&module)?;
     own_state(&mut module, &options.state);
-    let plan = plan(&module, machine, options)?;
-    let emitted = emit(&module, &plan, machine, options);
+    let compiled = compile_planned(&module, machine, options, &pass)?;
+    if compiled.fit.fits || compiled.fit.over_bytes > temporaries(&compiled.emitted.program, &compiled.fit) {
+        return Ok(compiled);
+    }
+    let proportion = options.available_memory_proportion * FRUGAL_SHARE;
+    let frugal = Options { available_memory_proportion: proportion, ..options.clone() };
+    let again = compile_planned(&module, machine, &frugal, &pass)?;
+    Ok(if again.fit.fits { again } else { compiled })
+}
+
+/// Bytes of temporaries among the largest variables of the fullest tile.
+fn temporaries(program: &pando_tile::Program, fit: &Fit) -> u64 {
+    let is_temporary = |name: &str| {
+        let mut vars = program.vars.values();
+        vars.any(|var| var.name == name && var.role == pando_tile::Role::Temp)
+    };
+    fit.largest.iter().filter(|used| is_temporary(&used.name)).map(|used| used.bytes).sum()
+}
+
+fn compile_planned(
+    module: &Module,
+    machine: &Machine,
+    options: &Options,
+    pass: &impl Fn(&str),
+) -> Result<Compiled> {
+    let working = without_io_tiles(module, machine, options)?;
+    pass("compiling: planning layouts and methods");
+    let plan = plan(module, &working, options)?;
+    pass("compiling: emitting the tile program");
+    let emitted = emit(module, &plan, machine, options);
     check_kernels(&emitted.program)?;
+    pass("compiling: placing variables");
     let placed = place(&emitted.program, machine);
     let fit = fit(&emitted.program, machine, &placed, Origin::Model);
-    Ok(Compiled { module, plan, emitted, placed, fit })
+    Ok(Compiled { module: module.clone(), plan, emitted, placed, fit })
+}
+
+/// The machine with the tiles that work.
+fn without_io_tiles(module: &Module, machine: &Machine, options: &Options) -> Result<Machine> {
+    let mut working = machine.clone();
+    if options.io_tiles == 0 {
+        return Ok(working);
+    }
+    if options.io_tiles >= machine.chip.tiles {
+        return Err(errors::too_many_io_tiles(options.io_tiles, machine));
+    }
+    let branches = |node: &pando_graph::Node| matches!(node.op, Op::If { .. } | Op::While { .. });
+    if module.funcs.values().any(|func| func.nodes.values().any(branches)) {
+        return Err(errors::branches_with_io_tiles());
+    }
+    working.chip.tiles -= options.io_tiles;
+    Ok(working)
 }
 
 /// A result that is state and is another parameter becomes a value of its own, which outlives that parameter's update.

@@ -1,15 +1,19 @@
 //! Placement: one address for every variable, the same on all tiles that hold it, so that two variables
 //! share bytes only if they are never live at once or never on one tile.
 //!
-//! Fixed memory (code, vertex state, exchange code, stacks) comes first, since code must lie in the
-//! executable region at the bottom. Then constants, largest first, then everything else by liveness, largest
-//! first, each at the lowest address that is free of what it meets.
+//! A tile's memory has two regions. Code lies in the executable one, from its bottom up, and with it vertex state and
+//! stacks. Variables lie in the interleaved region, from its bottom up; what finds no room there and is never loaded 128
+//! bits at a time lies in the executable region, from its top down. So no variable's address depends on how much code
+//! there is, which in turn depends on which addresses are equal. What must be interleaved comes first, then constants,
+//! then everything else by liveness, each largest first, at the first address that is free of what it meets and in
+//! other memory elements than what is accessed in the same cycle.
 
-use pando_machine::Machine;
+use pando_machine::{Machine, Sram};
 use pando_tile::liveness::{Liveness, liveness};
 use pando_tile::memory::{FixedMemory, fixed_memory};
 use pando_tile::traffic::Traffic;
 use pando_tile::{Placement, Program, VarId};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Alignment of variables: the widest access (hardware.md section 2, ld128).
 const ALIGN_BYTES: u64 = 16;
@@ -18,7 +22,7 @@ pub struct Placed {
     pub placement: Placement,
     pub live: Liveness,
     pub fixed: FixedMemory,
-    /// First address after the fixed memory of the fullest tile.
+    /// Fixed memory of the tile with most.
     pub base_bytes: u64,
 }
 
@@ -29,11 +33,21 @@ struct Item {
     tiles: (u64, u64),
     live: (u32, u32),
     constant: bool,
+    /// Whether it must lie in the interleaved region.
+    wide: bool,
+}
+
+/// What vertices ask of their operands' addresses.
+struct Demands {
+    wide: FxHashSet<VarId>,
+    apart: FxHashMap<VarId, Vec<VarId>>,
 }
 
 /// Places all variables that are used. O(variables²) at worst; independent of the number of tiles.
 pub fn place(program: &Program, machine: &Machine) -> Placed {
     let live = liveness(program);
+    let sram = &machine.chip.sram;
+    let demands = demands(program, sram);
     let mut items: Vec<Item> = program
         .vars
         .iter()
@@ -44,41 +58,98 @@ pub fn place(program: &Program, machine: &Machine) -> Placed {
                 tiles: (var.home.grid.base.into(), var.home.grid.end_tile()),
                 live: live.ranges[id]?,
                 constant: var.role.always_lives(),
+                wide: demands.wide.contains(&id),
             })
         })
         .collect();
-    items.sort_by_key(|item| (!item.constant, std::cmp::Reverse(item.bytes), item.var));
+    items.sort_by_key(|item| (!item.wide, !item.constant, std::cmp::Reverse(item.bytes), item.var));
     let mut placement = Placement::default();
     let mut placed: Vec<(u64, Item)> = Vec::new();
+    let mut known: FxHashMap<VarId, (u64, u64)> = FxHashMap::default();
     for item in items {
-        let offset = lowest_free(&placed, &item);
-        placement.offset_bytes[item.var] = offset;
-        placed.push((offset, item));
+        let taken = taken(&placed, &item, &demands, &known, sram);
+        let address = address(&taken, &item, sram);
+        placement.offset_bytes[item.var] = address;
+        known.insert(item.var, (address, address + item.bytes));
+        placed.push((address, item));
     }
-    // How much code there is follows from which addresses are equal, so it is known now.
     let traffic = Traffic::new(program, &machine.chip);
     let fixed = fixed_memory(program, &machine.chip, &traffic, Some(&placement));
-    let base_bytes = (fixed.total().max().0.max(0) as u64).next_multiple_of(ALIGN_BYTES);
-    placed.iter().for_each(|(_, item)| placement.offset_bytes[item.var] += base_bytes);
+    let base_bytes = fixed.total().max().0.max(0) as u64;
     Placed { placement, live, fixed, base_bytes }
 }
 
-/// The lowest offset from the first address for variables.
-fn lowest_free(placed: &[(u64, Item)], item: &Item) -> u64 {
-    let mut taken: Vec<(u64, u64)> = placed
-        .iter()
-        .filter(|(_, other)| meets(item, other))
-        .map(|&(offset, ref other)| (offset, offset + other.bytes))
-        .collect();
+fn demands(program: &Program, sram: &Sram) -> Demands {
+    let mut demands = Demands { wide: FxHashSet::default(), apart: FxHashMap::default() };
+    for group in program.compute_sets.values().flat_map(|set| &set.groups) {
+        let var = |operand: usize| group.operands[operand].var;
+        if sram.interleaved_bytes > 0 {
+            demands.wide.extend(group.kernel.wide_operands().iter().map(|&operand| var(operand)));
+        }
+        for &(a, b) in group.kernel.apart_operands() {
+            let (a, b) = (var(a), var(b));
+            if a != b {
+                demands.apart.entry(a).or_default().push(b);
+                demands.apart.entry(b).or_default().push(a);
+            }
+        }
+    }
+    demands
+}
+
+/// Addresses that an item may not use, in order: of what it meets, and the elements of what it is accessed with.
+fn taken(
+    placed: &[(u64, Item)],
+    item: &Item,
+    demands: &Demands,
+    known: &FxHashMap<VarId, (u64, u64)>,
+    sram: &Sram,
+) -> Vec<(u64, u64)> {
+    let met = placed.iter().filter(|(_, other)| meets(item, other));
+    let mut taken: Vec<(u64, u64)> = met.map(|&(begin, ref other)| (begin, begin + other.bytes)).collect();
+    let partners = demands.apart.get(&item.var).into_iter().flatten().filter_map(|var| known.get(var));
+    taken.extend(partners.filter(|(begin, end)| begin < end).map(|&(begin, end)| elements(begin, end, sram)));
     taken.sort_unstable();
-    let mut at = 0;
-    for (begin, end) in taken {
-        if at + item.bytes <= begin {
+    taken
+}
+
+/// All addresses of the memory elements that hold some.
+fn elements(begin: u64, end: u64, sram: &Sram) -> (u64, u64) {
+    (sram.element(begin).0, sram.element(end - 1).1)
+}
+
+/// Interleaved if there is room or there must be, else executable; what fits neither lies beyond the end.
+fn address(taken: &[(u64, u64)], item: &Item, sram: &Sram) -> u64 {
+    let upward = first_gap(taken, item.bytes, sram.interleaved_begin());
+    if item.wide || upward + item.bytes <= sram.bytes_per_tile {
+        return upward;
+    }
+    last_gap(taken, item.bytes, sram.interleaved_begin()).unwrap_or(upward)
+}
+
+fn first_gap(taken: &[(u64, u64)], bytes: u64, from: u64) -> u64 {
+    let mut at = from;
+    for &(begin, end) in taken.iter().filter(|(_, end)| *end > from) {
+        if at + bytes <= begin {
             break;
         }
         at = at.max(end);
     }
-    at
+    at.next_multiple_of(ALIGN_BYTES)
+}
+
+/// The highest address below `end`; none if there is no room.
+fn last_gap(taken: &[(u64, u64)], bytes: u64, end: u64) -> Option<u64> {
+    let mut by_end: Vec<(u64, u64)> = taken.iter().copied().filter(|(begin, _)| *begin < end).collect();
+    by_end.sort_unstable_by_key(|&(_, end)| std::cmp::Reverse(end));
+    let mut at = end;
+    for (begin, end) in by_end {
+        if end + bytes <= at {
+            break;
+        }
+        at = at.min(begin);
+    }
+    at.checked_sub(bytes).map(|address| address / ALIGN_BYTES * ALIGN_BYTES)
 }
 
 /// Whether two variables may hold data at the same time on one tile.
@@ -91,6 +162,32 @@ fn meets(a: &Item, b: &Item) -> bool {
 mod tests {
     use super::*;
     use crate::{Options, compile};
+
+    /// Weights are interleaved, what goes in and comes out of the matrix unit lies in different elements, and what finds no
+    /// room in the interleaved region lies under the executable region's end.
+    #[test]
+    fn regions_and_elements_are_kept_apart() {
+        let text = "const @w: f32[32,32] = normal(seed=1, mean=0, std=0.2)\n\n\
+                    func @main(%x: f32[16,32]) -> f32[16,32] {\n  %w = constant @w : f32[32,32]\n  \
+                    %y = dot %x, %w contract=[1:0] : f32[16,32]\n  return %y\n}\n";
+        let module = pando_graph::parse(text, "dot.graph").expect("a valid module");
+        let mut machine = pando_machine::load("tiny4").expect("built in");
+        // Room for the weights and one of both others.
+        let sram = &mut machine.chip.sram;
+        (sram.executable_bytes, sram.interleaved_bytes, sram.element_bytes) = (8192, 4096, 1024);
+        sram.bytes_per_tile = 8192 + 4096;
+        let compiled = compile(&module, &machine, &Options::default()).expect("a dot lowers");
+        let (program, placement) = (&compiled.emitted.program, &compiled.placed.placement);
+        let address = |name: &str| {
+            let (id, _) = program.vars.iter().find(|(_, var)| var.name == name).expect("it is there");
+            placement.offset_bytes[id]
+        };
+        assert_eq!((address("w"), address("x.at"), address("y")), (8192, 8192 + 2048, 8192 - 1024));
+        assert!(compiled.fit.fits);
+        let none = Vec::<String>::new();
+        assert_eq!(pando_tile::check::check_placement(program, placement, &machine.chip), none);
+        assert_eq!(pando_tile::check::check_room(program, placement, &machine.chip), none);
+    }
 
     /// The code of a deep network's exchanges is that of one of its layers, since the layers' values lie at two
     /// alternating addresses; without addresses every layer's is counted.

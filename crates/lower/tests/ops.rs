@@ -131,7 +131,7 @@ fn bound(module: Module, case: Case) -> Module {
 
 fn check_values(case: Case, compiled: &Compiled, machine: &pando_machine::Machine) {
     let Case { name, text, func } = case;
-    common::assert_sound(compiled, name);
+    common::assert_sound(compiled, machine, name);
     for line in run_lines(text).unwrap_or_else(|error| panic!("{name}: {error}")) {
         let shapes = line.args.iter().map(|arg| arg.shape().clone());
         let bound =
@@ -173,7 +173,7 @@ fn table(compiled: &Compiled, machine: &pando_machine::Machine) -> String {
     let memory = &profile.memory;
     writeln!(
         out,
-        "\nfullest tile {} of {} bytes: {} used; variables {} always live, {} temporary; code {}, vertex state {}, exchange code {}, stacks {}",
+        "\nfullest tile {} of {} bytes: {} used; variables {} always live, {} temporary; code {}, vertex state {}, exchange code {}, host packets {}, stacks {}",
         memory.max_tile,
         memory.tile_bytes,
         memory.max_used,
@@ -182,6 +182,7 @@ fn table(compiled: &Compiled, machine: &pando_machine::Machine) -> String {
         memory.fullest.code,
         memory.fullest.vertex_state,
         memory.fullest.exchange_code,
+        memory.fullest.host_code,
         memory.fullest.stacks
     )
     .expect("a string");

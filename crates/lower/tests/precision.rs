@@ -41,7 +41,7 @@ fn products_take_8_bit_operands_scaled_to_their_weights() {
     }
     let machine = common::spreading_machine(4);
     let compiled = compile(&module, &machine, &Options { min_tile_bytes: 1, ..Options::default() }).unwrap();
-    common::assert_sound(&compiled, "f8");
+    common::assert_sound(&compiled, &machine, "f8");
     let args = inputs(DType::F16);
     let main = module.main().unwrap();
     let evaluated = pando_graph::eval(&module, main, &args).unwrap();

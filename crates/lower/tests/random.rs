@@ -60,7 +60,7 @@ fn lowered_programs_agree_with_the_evaluator() {
         compiled_count += 1;
         let what =
             format!("seed {seed} on {} tiles\n{}", machine.chip.tiles, pando_graph::print(&program.module));
-        common::assert_sound(&compiled, &what);
+        common::assert_sound(&compiled, machine, &what);
         let main = program.module.main().expect("generated");
         let expected =
             pando_graph::eval(&program.module, main, &program.inputs).expect("valid programs evaluate");

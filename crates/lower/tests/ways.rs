@@ -4,9 +4,11 @@
 
 mod common;
 
-use pando_base::{DType, Tensor};
+use pando_base::{BinaryFn, DType, Tensor};
 use pando_graph::testing::compare;
+use pando_graph::{Builder, Cell, Dot, Layer, Pattern, TensorType};
 use pando_lower::{Options, compile, print_plan};
+use pando_tile::Step;
 
 /// Compiles a function, looks for `way` in its plan (in a line of its own), and compares values.
 fn check(text: &str, tiles: u32, way: &str) -> String {
@@ -16,7 +18,7 @@ fn check(text: &str, tiles: u32, way: &str) -> String {
     let compiled = compile(&module, &machine, &options).unwrap_or_else(|error| panic!("{error}"));
     let plan = print_plan(&compiled.module, &compiled.plan);
     assert!(plan.lines().any(|line| line.contains(way)), "no '{way}' in\n{plan}");
-    common::assert_sound(&compiled, text);
+    common::assert_sound(&compiled, &machine, text);
     let main = module.main().expect("there is a main");
     let args: Vec<Tensor> = module.funcs[main]
         .param_types()
@@ -176,4 +178,134 @@ func @main(%x: f32[8,64], %y: f32[300,300]) -> f32[8,64], f32[300,300] {
 }";
     let plan = check(text, 4, "%factor = constant");
     assert!(!plan.contains("%root") && plan.contains("%negated = neg"), "{plan}");
+}
+
+/// A step's gates are one vertex, which keeps the memory; nothing moves between tiles but the state and partial sums.
+#[test]
+fn lstms_stay_where_they_are() {
+    let text = recurrent(Cell::Lstm);
+    let plan = check(&text, 16, "fused, kept");
+    assert!(plan.contains("  view"), "{plan}");
+    let module = pando_graph::parse(&text, "test").unwrap();
+    let machine = common::spreading_machine(16);
+    let options = Options { min_tile_bytes: 1, ..Options::default() };
+    let program = compile(&module, &machine, &options).unwrap().emitted.program;
+    let body = program.body.iter().find_map(|step| match step {
+        Step::Repeat { body, .. } => Some(body),
+        _ => None,
+    });
+    let kernels: Vec<String> = body
+        .unwrap()
+        .iter()
+        .filter_map(|step| match step {
+            Step::Compute(id) => Some(program.compute_sets[*id].groups[0].kernel.name()),
+            _ => None,
+        })
+        .collect();
+    let others = ["reduce.sum"];
+    let kernels: Vec<&str> =
+        kernels.iter().map(String::as_str).filter(|name| !others.contains(name)).collect();
+    assert_eq!(kernels, ["matmul", "gather", "map", "update", "count"]);
+}
+
+#[test]
+fn grus_and_plain_cells_have_the_evaluators_values() {
+    for cell in [Cell::Gru, Cell::Tanh, Cell::Relu] {
+        check(&recurrent(cell), 16, "  view");
+    }
+}
+
+/// Three steps of a batch of two with three inputs and eight units.
+fn recurrent(cell: Cell) -> String {
+    let f32s = |dims: &[u64]| TensorType::new(DType::F32, dims.iter().copied());
+    let mut b = Builder::new();
+    b.begin("main");
+    let rows = cell.gates() * 8;
+    let [x, w_input, w_state, b_input, b_state, hidden] =
+        [&[3, 2, 3][..], &[rows, 3], &[rows, 8], &[rows], &[rows], &[2, 8]]
+            .map(|dims| b.param("", f32s(dims)));
+    let mut states = vec![hidden];
+    if cell == Cell::Lstm {
+        states.push(b.param("", f32s(&[2, 8])));
+    }
+    let layer = Layer { x, w_input, w_state, b_input, b_state, states, order: cell.order() };
+    let (stack, last) = b.recurrent(cell, &layer).unwrap();
+    b.end(&[vec![stack], last].concat());
+    pando_graph::print(&b.finish())
+}
+
+/// Patterns that are known are dealt to buckets; others come in them.
+#[test]
+fn sparse_products_are_split_into_bands() {
+    for side in [1u64, 4] {
+        let blocks = 8u64;
+        let places: Vec<(u32, u32)> =
+            (0..64u32).filter(|at| (at * 7) % 5 < 2).map(|at| (at / 8, at % 8)).collect();
+        let pattern = Pattern { rows: blocks * side, columns: blocks * side, block: side, places };
+        let count = pattern.places.len() as u64;
+        let f32s = |dims: &[u64]| TensorType::new(DType::F32, dims.iter().copied());
+        let mut b = Builder::new();
+        b.begin("main");
+        let x = b.param("x", f32s(&[6, pattern.columns]));
+        let weights = values(1, DType::F32, [count, side, side].into());
+        let weights = b.constant(weights);
+        let y = b.sparse_matmul(x, weights, &pattern).unwrap();
+        b.end(&[y]);
+        let fixed = pando_graph::print(&b.finish());
+        check(&fixed, 16, "call : f32[6,");
+        check(&fixed, 1, "split columns=1 batch=1 rows=1");
+        let buckets = pattern.buckets(2, 4, None).unwrap();
+        let mut b = Builder::new();
+        b.begin("main");
+        let x = b.param("x", f32s(&[6, pattern.columns]));
+        let weights = b.param("w", f32s(&[2, 4, buckets.shape[2], side, side]));
+        let [rows, columns] = [&buckets.rows, &buckets.columns].map(|tensor| b.constant(tensor.clone()));
+        let y = b.sparse_matmul_at(x, weights, rows, columns, pattern.rows).unwrap();
+        b.end(&[y]);
+        check(&pando_graph::print(&b.finish()), 16, "split columns=4 batch=2 rows=2");
+    }
+}
+
+/// Products rounded stochastically: the very values of the composite's body, one vertex a tile.
+#[test]
+fn stochastic_rounding_is_the_composites() {
+    let mut b = Builder::new();
+    b.begin("main");
+    let x = b.param("x", TensorType::new(DType::F16, [6u64, 8]));
+    let w = b.param("w", TensorType::new(DType::F16, [8u64, 40]));
+    let dot = Dot { contract: vec![(1, 0)], dtype: Some(DType::F32), ..Dot::default() };
+    let product = b.dot(x, w, dot).unwrap();
+    let third = b.binary_scalar(BinaryFn::Div, product, 3.0).unwrap();
+    let seed = b.constant(Tensor::from_f64(DType::U32, [2], &[7.0, 1.0]));
+    let rounded = [DType::F16, DType::BF16].map(|dtype| b.round_stochastically(third, dtype, seed).unwrap());
+    let main = b.end(&rounded);
+    let module = b.finish();
+    let machine = common::spreading_machine(8);
+    let options = Options { min_tile_bytes: 1, ..Options::default() };
+    let compiled = compile(&module, &machine, &options).unwrap();
+    common::assert_sound(&compiled, &machine, "rounding");
+    let sets = compiled.emitted.program.compute_sets.values();
+    let kernels: Vec<String> = sets.map(|set| set.groups[0].kernel.name()).collect();
+    assert_eq!(kernels.iter().filter(|name| *name == "round").count(), 2, "{kernels:?}");
+    assert!(kernels.iter().all(|name| !name.starts_with("random")), "{kernels:?}");
+    let args = [values(0, DType::F16, [6, 8].into()), values(1, DType::F16, [8, 40].into())];
+    let expected = pando_graph::eval(&module, main, &args).unwrap();
+    let actual = common::simulate(&compiled, &args).unwrap();
+    assert!(actual == expected, "every bit");
+}
+
+#[test]
+fn kernel_gradients_split_the_field() {
+    // Channels are the batch, which is one image; the field is the kernel.
+    let text = "func @main(%x: f32[8,1,16,16], %g: f32[4,1,14,14]) -> f32[8,4,3,3] {
+  %y = conv %x, %g : f32[8,4,3,3]
+  return %y
+}";
+    let plan = check(text, 23, "unfolded by");
+    assert!(!plan.contains("kernel=1 "), "the kernel is not split in\n{plan}");
+    let one = "func @main(%x: f32[8,1,14,14], %g: f32[4,1,14,14]) -> f32[8,4,1,1] {
+  %y = conv %x, %g : f32[8,4,1,1]
+  return %y
+}";
+    check(one, 23, "product by");
 }

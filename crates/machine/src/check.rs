@@ -125,7 +125,9 @@ fn exchange_problem(exchange: &Exchange) -> Checked {
     count("bytes_per_cycle", exchange.bytes_per_cycle, 1, STEP_MAX)?;
     count("tiles_per_bus", exchange.tiles_per_bus.into(), 1, 2)?;
     count("setup_cycles", exchange.setup_cycles, 0, STEP_MAX)?;
-    count("message_code_bytes", exchange.message_code_bytes, 0, STEP_MAX)
+    count("message_code_bytes", exchange.message_code_bytes, 0, STEP_MAX)?;
+    count("host_packet_bytes", exchange.host_packet_bytes, 1, STEP_MAX)?;
+    count("host_packet_code_bytes", exchange.host_packet_code_bytes, 0, STEP_MAX)
 }
 
 fn links_problem(links: &Links) -> Checked {

@@ -95,6 +95,10 @@ pub struct Exchange {
     pub setup_cycles: u64,
     /// Bytes of exchange code per message, on each tile that sends or receives it.
     pub message_code_bytes: u64,
+    /// Most bytes of a packet between a tile and the host.
+    pub host_packet_bytes: u64,
+    /// Bytes of header and code per packet on its tile.
+    pub host_packet_code_bytes: u64,
 }
 
 /// Barriers.
@@ -151,5 +155,23 @@ impl Chip {
     /// Seconds that a number of cycles takes.
     pub fn seconds(&self, cycles: f64) -> f64 {
         cycles / self.clock_hz
+    }
+}
+
+impl Sram {
+    /// First address of the interleaved region.
+    pub fn interleaved_begin(&self) -> u64 {
+        self.executable_bytes
+    }
+
+    /// The addresses `[begin, end)` of the memory element that an address is in. Two neighbouring elements of the
+    /// interleaved region take turns word by word, so there the pair is one.
+    pub fn element(&self, address: u64) -> (u64, u64) {
+        let (base, size) = match address < self.executable_bytes {
+            true => (0, self.element_bytes),
+            false => (self.executable_bytes, 2 * self.element_bytes),
+        };
+        let begin = base + (address - base) / size.max(1) * size.max(1);
+        (begin, begin + size.max(1))
     }
 }

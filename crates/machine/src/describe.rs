@@ -87,6 +87,13 @@ fn chip_rows(chip: &Chip) -> Vec<Row> {
         ),
         ("exchange setup", format!("{} cycles", exchange.setup_cycles)),
         ("exchange code", format!("{} B per message and tile", exchange.message_code_bytes)),
+        (
+            "host packets",
+            format!(
+                "up to {} B, {} B of header and code",
+                exchange.host_packet_bytes, exchange.host_packet_code_bytes
+            ),
+        ),
         ("sync in chip", format!("{} cycles", chip.sync.internal_cycles)),
         ("sync with host", si(chip.sync.external_s, "s")),
         ("sync among chips", format!("{} per hop", si(chip.sync.hop_s, "s"))),

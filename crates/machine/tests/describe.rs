@@ -20,7 +20,8 @@ Chip gc200
   matrix peak           62.41 TFLOP/s f32 to f32 (16 MAC per cycle and tile)
   exchange              7.802 TB/s (4 B per cycle and tile, buses of 2 tiles, multicast)
   exchange setup        101 cycles
-  exchange code         16 B per message and tile
+  exchange code         8 B per message and tile
+  host packets          up to 256 B, 16 B of header and code
   sync in chip          64 cycles
   sync with host        363 ns
   sync among chips      15 ns per hop

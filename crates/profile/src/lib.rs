@@ -14,6 +14,6 @@ pub mod schema;
 pub use file::{MAX_JSON_BYTES, read, write, write_bytes};
 pub use render::{Style, table};
 pub use schema::{
-    Cycles, FORMAT_VERSION, Fit, Memory, MemoryByCategory, Operation, Profile, SERVICE_YEARS, Stage, Step,
-    StepKind, SystemInfo, TileRun, Totals, Trust, VarLife, VarRole, VarUse,
+    Cycles, FORMAT_VERSION, Fit, HostIo, Memory, MemoryByCategory, Operation, Profile, Region, SERVICE_YEARS,
+    Stage, Step, StepKind, SystemInfo, TileRun, Totals, Trust, VarLife, VarRole, VarUse,
 };

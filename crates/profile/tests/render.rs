@@ -93,7 +93,7 @@ fn a_pipeline_is_as_fast_as_its_slowest_stage() {
     let (first, mut second) =
         (stage(link("links out %h", 100, false), 100), stage(link("links in %h", 60, true), 60));
     second.fit.used_bytes += 1;
-    let whole = reduce::pipeline(vec![first, second]);
+    let whole = reduce::pipeline(vec![first, second], 0);
     assert_eq!((whole.totals.cycles, whole.totals.parts.links), (6100, 100));
     assert_eq!(whole.period_s(), 3.1e-6);
     assert_eq!(whole.throughput_per_s(), 2.0 * 3.0 / 3.1e-6);

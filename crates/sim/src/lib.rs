@@ -12,5 +12,5 @@ mod timing;
 mod values;
 
 pub use report::{profile, profile_stage};
-pub use timing::{Hop, Linked, Timeline, hop, host_cycles, time};
-pub use values::{Output, Outputs, RunOptions, run};
+pub use timing::{Hop, Linked, Pace, Timeline, call_cycles, hop, host_cycles, time};
+pub use values::{Output, Outputs, RunOptions, run, run_items};

@@ -95,6 +95,7 @@ fn step_values(step: &Step) -> Vec<(&'static str, f64)> {
         ("localbytes", step.local_bytes as f64),
         ("messages", step.messages as f64),
         ("host_bytes", step.host_bytes as f64),
+        ("hidden", step.hidden_cycles as f64),
         ("live", step.live_bytes_peak as f64),
         ("livetile", step.live_peak_tile.into()),
     ]
@@ -170,6 +171,7 @@ fn check_memory(file: &File, profile: &Profile, expected: &str) {
         ("code", fullest.code as f64),
         ("vertex", fullest.vertex_state as f64),
         ("exchange", fullest.exchange_code as f64),
+        ("host", fullest.host_code as f64),
         ("stacks", fullest.stacks as f64),
     ];
     check(&format!("{} memory", file.name), expected, &actual);

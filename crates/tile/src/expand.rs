@@ -16,7 +16,11 @@ type Pieces = FxHashMap<(VarId, u32), VarId>;
 /// The explicit program, and for each of its variables the one it is a piece of. Pieces keep the whole
 /// variable's shape and index space; their layout is the block of one tile.
 pub fn expand(program: &Program) -> (Program, SideTable<VarId, Option<VarId>>) {
-    let mut out = Program { replicas: program.replicas, ..Program::new(program.name.clone(), program.tiles) };
+    let mut out = Program {
+        replicas: program.replicas,
+        prefetch: program.prefetch,
+        ..Program::new(program.name.clone(), program.tiles)
+    };
     let mut origins = SideTable::default();
     let mut pieces = Pieces::default();
     let mut names: rustc_hash::FxHashSet<String> =
@@ -97,6 +101,12 @@ fn split_steps(program: &Program, steps: &[Step], pieces: &Pieces) -> Vec<Step> 
             Step::Repeat { count, body } => {
                 vec![Step::Repeat { count: *count, body: split_steps(program, body, pieces) }]
             }
+            Step::Stream { count, load, body, store } => vec![Step::Stream {
+                count: *count,
+                load: split_steps(program, load, pieces),
+                body: split_steps(program, body, pieces),
+                store: split_steps(program, store, pieces),
+            }],
             Step::If { flags, then_body, else_body } => vec![Step::If {
                 flags: flags.iter().flat_map(all).collect(),
                 then_body: split_steps(program, then_body, pieces),

@@ -17,6 +17,7 @@ pub mod memory;
 pub mod message;
 pub mod program;
 pub mod span;
+pub mod stream;
 pub mod text;
 pub mod tile_sums;
 pub mod traffic;
@@ -28,7 +29,7 @@ pub use grid::{Axis, Class, Grid};
 pub use kernel::{Access, Arg, Kernel, OperandType, VertexCost};
 pub use program::{
     ComputeSet, ComputeSetId, Copy, CopyMap, Exchange, ExchangeId, Flags, Group, Init, Layout, Operand,
-    Placement, Program, Region, Role, SrcIndex, Step, Var, VarId,
+    PREFETCH, Placement, Program, Region, Role, SrcIndex, Step, Var, VarId,
 };
 pub use span::{Part, Span};
 pub use text::{parse, print};

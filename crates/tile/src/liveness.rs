@@ -56,7 +56,7 @@ pub fn accesses(program: &Program, step: &Step) -> Vec<(VarId, Access)> {
             .collect(),
         Step::HostIn(var) => vec![(*var, Access::Out)],
         Step::HostOut(var) => vec![(*var, Access::In)],
-        Step::Repeat { .. } | Step::If { .. } | Step::While { .. } => {
+        Step::Repeat { .. } | Step::Stream { .. } | Step::If { .. } | Step::While { .. } => {
             let inside = step.bodies();
             let inside = inside.iter().flat_map(|(body, _)| *body).flat_map(|step| accesses(program, step));
             step.flags().iter().map(|&flag| (flag, Access::In)).chain(inside).collect()
@@ -97,6 +97,11 @@ fn walk(program: &Program, steps: &[Step], live: &mut Liveness) {
             continue;
         }
         let end = live.points.saturating_sub(1).max(begin);
+        // The next item comes, and the last one goes, while the body runs.
+        for var in crate::stream::transferred(step) {
+            extend(live, var, begin);
+            extend(live, var, end);
+        }
         let crosses = |var: VarId| before.contains(&var) || reads_first(program, step, var);
         let inside: Vec<VarId> = accesses(program, step).into_iter().map(|(var, _)| var).collect();
         for var in inside.into_iter().filter(|&var| crosses(var) || used_after(program, var, step)) {

@@ -6,7 +6,7 @@ use crate::program::{Exchange, Group, Layout, Placement, Program, Step, Var, Var
 use crate::tile_sums::TileSums;
 use crate::traffic::{ExchangeCost, Traffic};
 use pando_base::{Ranges, SideTable};
-use pando_machine::Chip;
+use pando_machine::{Chip, Sram};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::fmt::Write;
 
@@ -19,6 +19,8 @@ pub struct FixedMemory {
     pub vertex_state: TileSums,
     /// Send and receive instructions of the exchanges that the tile takes part in.
     pub exchange_code: TileSums,
+    /// Headers and code of the packets that the tile exchanges with the host.
+    pub host_code: TileSums,
     /// Stacks of the workers and the supervisor.
     pub stacks: TileSums,
 }
@@ -74,6 +76,7 @@ pub fn fixed_memory(
         };
         add_exchange_code(cost, codes as u64, chip, &mut memory.exchange_code);
     }
+    add_host_code(program, chip, &mut memory.host_code);
     let stacks = WORKER_STACK_BYTES * u64::from(chip.workers) + SUPERVISOR_STACK_BYTES;
     memory.stacks.add(0, program.tiles, stacks as i64);
     memory
@@ -95,12 +98,22 @@ fn exchange_addresses(exchange: &Exchange, placement: &Placement) -> Vec<u64> {
     vars.map(|&var| placement.offset_bytes[var]).collect()
 }
 
-/// Code of `count` exchanges of one form. It has one address on all tiles that take part, as variables do, so it
-/// takes the room of the longest on each of them.
+/// Code of `count` exchanges of one form: each tile has instructions for its own messages, at an address of its own.
 fn add_exchange_code(cost: &ExchangeCost, count: u64, chip: &Chip, code: &mut TileSums) {
-    let bytes = cost.most_messages.saturating_mul(chip.exchange.message_code_bytes).saturating_mul(count);
-    for &(first, tiles) in &cost.partners {
-        code.add(first, tiles, bytes as i64);
+    let message_bytes = chip.exchange.message_code_bytes.saturating_mul(count);
+    for &(first, tiles, messages) in &cost.message_runs {
+        code.add(first, tiles, messages.saturating_mul(message_bytes) as i64);
+    }
+}
+
+/// Each variable's transfer is cut into packets on every tile, once however often it happens.
+fn add_host_code(program: &Program, chip: &Chip, code: &mut TileSums) {
+    let (packet, each) = (chip.exchange.host_packet_bytes.max(1), chip.exchange.host_packet_code_bytes);
+    for point in points(program) {
+        let (Step::HostIn(id) | Step::HostOut(id)) = *point.step else { continue };
+        for (first, count, bytes) in var_bytes(&program.vars[id]).pieces() {
+            code.add(first, count, (bytes as u64).div_ceil(packet).saturating_mul(each) as i64);
+        }
     }
 }
 
@@ -109,6 +122,7 @@ impl FixedMemory {
         let mut total = self.code.clone();
         total.add_all(&self.vertex_state);
         total.add_all(&self.exchange_code);
+        total.add_all(&self.host_code);
         total.add_all(&self.stacks);
         total
     }
@@ -170,6 +184,87 @@ pub fn memory_over_time(program: &Program, live: &Liveness, base: &TileSums) -> 
     let (_, worst_point, at_worst) = worst.expect("there is at least one point");
     let (at_worst, always_live) = (footprints.sums(&at_worst), footprints.sums(&always));
     MemoryOverTime { peaks, worst_point, at_worst, always_live }
+}
+
+/// Which addresses tiles use: code and what else is fixed from the bottom of the executable region up, variables there
+/// from the region's top down, and from the bottom of the interleaved region up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    pub first_tile: u32,
+    pub count: u32,
+    /// Bytes of fixed memory.
+    pub fixed: u64,
+    /// Lowest address of a variable in the executable region; the region's end without any.
+    pub low: u64,
+    /// End of the highest address.
+    pub top: u64,
+}
+
+impl Extent {
+    /// Bytes used in either region, gaps between variables included.
+    pub fn regions(&self, sram: &Sram) -> (u64, u64) {
+        let begin = sram.interleaved_begin();
+        (self.fixed.saturating_add(begin - self.low), self.top - begin)
+    }
+
+    /// Bytes by which the regions are too small.
+    pub fn over(&self, sram: &Sram) -> (u64, u64) {
+        let (executable, interleaved) = self.regions(sram);
+        (executable.saturating_sub(sram.executable_bytes), interleaved.saturating_sub(sram.interleaved_bytes))
+    }
+}
+
+/// The extents of all tiles that use memory.
+pub fn extents(
+    program: &Program,
+    live: &Liveness,
+    placement: &Placement,
+    fixed: &TileSums,
+    sram: &Sram,
+) -> Vec<Extent> {
+    let footprints = Footprints::new(program, fixed);
+    let begin = sram.interleaved_begin();
+    let fixed = footprints.row(fixed);
+    let (mut low, mut top) = (vec![begin; fixed.len()], vec![begin; fixed.len()]);
+    for id in program.vars.ids().filter(|&id| live.ranges[id].is_some()) {
+        let address = placement.offset_bytes[id];
+        let (first, row) = &footprints.rows[footprints.row_of[id] as usize];
+        for (piece, &bytes) in row.iter().enumerate().filter(|&(_, &bytes)| bytes > 0) {
+            let piece = first + piece;
+            if address < begin {
+                low[piece] = low[piece].min(address);
+            } else {
+                top[piece] = top[piece].max(address.saturating_add(bytes as u64));
+            }
+        }
+    }
+    let bounds = footprints.bounds.windows(2).enumerate();
+    bounds
+        .map(|(piece, bounds)| Extent {
+            first_tile: bounds[0],
+            count: bounds[1] - bounds[0],
+            fixed: fixed[piece].max(0) as u64,
+            low: low[piece],
+            top: top[piece],
+        })
+        .collect()
+}
+
+/// Bytes of a tile's variables that do not always live, at each point.
+pub fn temporaries_over_time(program: &Program, live: &Liveness, tile: u32) -> Vec<u64> {
+    let mut changes = vec![0i64; live.points as usize + 1];
+    for (id, var) in program.vars.iter().filter(|(_, var)| !var.role.always_lives()) {
+        let Some((first, last)) = live.ranges[id] else { continue };
+        let Some(coordinates) = var.home.grid.coordinates_of(tile) else { continue };
+        let bytes = var.tile_bytes(&coordinates) as i64;
+        changes[first as usize] += bytes;
+        changes[last as usize + 1] -= bytes;
+    }
+    let sums = changes.iter().scan(0i64, |sum, change| {
+        *sum += change;
+        Some((*sum).max(0) as u64)
+    });
+    sums.take(live.points as usize).collect()
 }
 
 /// Where variables lie, on a common refinement of their pieces: sums over many points in time are then sums of

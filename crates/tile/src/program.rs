@@ -14,6 +14,9 @@ define_id!(pub ExchangeId, "@ex");
 /// A region of a variable: one span per dimension.
 pub type Region = SmallVec<[Span; 4]>;
 
+/// Depth of prefetching unless a program says otherwise, as in ByteMLPerf's runs (systems.md section 1.5).
+pub const PREFETCH: u32 = 2;
+
 /// What one chip does. Every replica runs the same program; replicas are counted, never copied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
@@ -22,6 +25,8 @@ pub struct Program {
     pub tiles: u32,
     /// Chips that run the program side by side, each on its own data.
     pub replicas: u64,
+    /// Items that the host has ready before they are asked for; 0 if it is asked for each and waited for.
+    pub prefetch: u32,
     pub vars: Arena<VarId, Var>,
     pub compute_sets: Arena<ComputeSetId, ComputeSet>,
     pub exchanges: Arena<ExchangeId, Exchange>,
@@ -161,6 +166,16 @@ pub enum Step {
         count: u64,
         body: Vec<Step>,
     },
+    /// `count` items, one after another: the host writes each to I/O tiles, the body works on it, the host reads what
+    /// came of it. The transfers of the next item and of the last one run beside the body's [`crate::stream::window`].
+    Stream {
+        count: u64,
+        /// Of `HostIn` alone.
+        load: Vec<Step>,
+        body: Vec<Step>,
+        /// Of `HostOut` alone.
+        store: Vec<Step>,
+    },
     /// Every tile branches on its own copy of a flag: one bool on each tile. An expanded program names the
     /// pieces.
     If {
@@ -183,9 +198,12 @@ pub type Flags = SmallVec<[VarId; 1]>;
 
 impl Step {
     /// The steps inside, in order, with how often each list is counted to run.
-    pub fn bodies(&self) -> SmallVec<[(&[Step], u64); 2]> {
+    pub fn bodies(&self) -> SmallVec<[(&[Step], u64); 3]> {
         match self {
             Step::Repeat { count, body } => smallvec![(body.as_slice(), *count)],
+            Step::Stream { count, load, body, store } => {
+                smallvec![(load.as_slice(), *count), (body.as_slice(), *count), (store.as_slice(), *count)]
+            }
             Step::If { then_body, else_body, .. } => {
                 smallvec![(then_body.as_slice(), 1), (else_body.as_slice(), 1)]
             }
@@ -205,7 +223,7 @@ impl Step {
     }
 
     pub fn is_loop(&self) -> bool {
-        matches!(self, Step::Repeat { .. } | Step::While { .. })
+        matches!(self, Step::Repeat { .. } | Step::Stream { .. } | Step::While { .. })
     }
 }
 
@@ -292,6 +310,7 @@ impl Program {
             name: name.into(),
             tiles,
             replicas: 1,
+            prefetch: PREFETCH,
             vars: Arena::new(),
             compute_sets: Arena::new(),
             exchanges: Arena::new(),

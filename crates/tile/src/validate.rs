@@ -11,6 +11,7 @@
 //!      between layouts whose blocks are contiguous; multicast only between single tiles.
 //! (T7) Flags are one bool on every tile. Loop counts and the number of replicas are positive; nested loops run at most 2^32 times in all;
 //!      nesting is bounded by the parser.
+//! (T8) Streams load with host.in and store with host.out alone. Their bodies touch what is loaded before what is stored.
 
 use crate::block::Block;
 use crate::grid::{Class, Grid};
@@ -337,6 +338,16 @@ fn check_steps(program: &Program, steps: &[Step], times: u64) -> Check {
             require(times <= 1 << 32, || "(T7) nested loops run at most 2^32 times in all".into())?;
             check_steps(program, body, times)
         }
+        Step::Stream { count, load, body, store } => {
+            require(*count > 0, || "(T7) a loop runs at least once".into())?;
+            let times = times.saturating_mul(*count);
+            require(times <= 1 << 32, || "(T7) nested loops run at most 2^32 times in all".into())?;
+            check_transfers(step)?;
+            [load, body, store].into_iter().try_for_each(|steps| check_steps(program, steps, times))?;
+            require(crate::stream::window(program, step).is_some(), || {
+                "(T8) a stream's body uses what is loaded before it makes what is stored".into()
+            })
+        }
         Step::If { flags, then_body, else_body } => {
             check_flags(program, flags)?;
             check_steps(program, then_body, times)?;
@@ -357,4 +368,13 @@ fn check_steps(program: &Program, steps: &[Step], times: u64) -> Check {
         }),
         Step::Compute(_) | Step::Exchange(_) => Ok(()),
     })
+}
+
+fn check_transfers(stream: &Step) -> Check {
+    let Step::Stream { load, body, store, .. } = stream else { return Ok(()) };
+    let loads = load.iter().all(|step| matches!(step, Step::HostIn(_)));
+    let stores = store.iter().all(|step| matches!(step, Step::HostOut(_)));
+    require(loads && stores, || "(T8) a stream loads with host.in and stores with host.out".into())?;
+    let nested = body.iter().any(|step| matches!(step, Step::Stream { .. }));
+    require(!nested, || "(T8) a stream has no stream inside".into())
 }

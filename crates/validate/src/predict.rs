@@ -4,7 +4,7 @@
 //! the point's `work` (in the unit's own measure: FLOP, B, bit, items) over those seconds, with the prefixes
 //! k, M, G, T. A graph's work is its floating-point operations if the point does not say.
 
-use crate::series::{Code, Direction, Experiment, Kind, Measures, Point, Series};
+use crate::series::{Call, Code, Direction, Experiment, Kind, Measures, Point, Series};
 use crate::{errors, models};
 use pando_base::{DType, Result};
 use pando_graph::Module;
@@ -110,16 +110,18 @@ fn predict(series: &Series, point: &Point, machine: &Machine) -> Result<Predicti
         Experiment::Graph { file, partials } => {
             let module = pando_graph::parse(&series.fill(models::program(file)?, point)?, file)?;
             work = work.or(Some(pando_lower::model_flops(&module) as f64));
-            compiled(&module, machine, partials, series.measures, &mut remark)?
+            compiled(&module, machine, &options(partials, None), series.measures, &mut remark)?
         }
-        Experiment::Model { name, partials } => {
+        Experiment::Model { name, partials, call } => {
             let module = models::model(&series.fill(name, point)?)?;
-            compiled(&module, machine, partials, series.measures, &mut remark)?
+            compiled(&module, machine, &options(partials, *call), series.measures, &mut remark)?
         }
-        Experiment::Host { direction } => {
+        Experiment::Host { direction, waiting } => {
             let kind = if *direction == Direction::In { StepKind::HostIn } else { StepKind::HostOut };
             let bytes = point.number("bytes").unwrap_or(0.0) as u64;
-            pando_sim::host_cycles(machine, kind, bytes, 1) as f64
+            let waits = machine.host.callback_latency_s - machine.host.ready_latency_s;
+            let waits = if *waiting { waits * clock_hz } else { 0.0 };
+            pando_sim::host_cycles(machine, kind, bytes, 1) as f64 + waits
         }
         Experiment::Link { links } => {
             let link = machine.links.as_ref().map_or(0.0, |all| all.link_bytes_per_s * all.efficiency);
@@ -131,21 +133,35 @@ fn predict(series: &Series, point: &Point, machine: &Machine) -> Result<Predicti
     Ok(Prediction { value: in_unit(series, cycles, work, machine)?, remark })
 }
 
+/// What a model was compiled with.
+fn options(partials: &str, call: Option<Call>) -> Options {
+    let half_partials = DType::from_name(partials) == Some(DType::F16);
+    let options = Options { half_partials, ..Options::default() };
+    match call {
+        Some(Call { iterations, io_tiles, prefetch }) => {
+            Options { iterations, io_tiles, prefetch, ..options }
+        }
+        None => options,
+    }
+}
+
 fn compiled(
     module: &Module,
     machine: &Machine,
-    partials: &str,
+    options: &Options,
     measures: Measures,
     remark: &mut Option<String>,
 ) -> Result<f64> {
-    let half_partials = DType::from_name(partials) == Some(DType::F16);
-    let options = Options { half_partials, ..Options::default() };
-    let compiled = pando_lower::compile(module, machine, &options)?;
+    let compiled = pando_lower::compile(module, machine, options)?;
     if !compiled.fit.fits {
         let over = pando_profile::render::bytes(compiled.fit.over_bytes);
         *remark = Some(format!("our program does not fit: {over} too much on a tile; timed as if it did"));
     }
     let timeline = pando_sim::time(&compiled.emitted.program, machine);
+    if measures == Measures::Call {
+        let call = timeline.cycles().saturating_add(pando_sim::call_cycles(machine));
+        return Ok(call as f64 / options.iterations as f64);
+    }
     Ok(part(measures, &timeline, machine))
 }
 
@@ -164,6 +180,7 @@ fn part(measures: Measures, timeline: &Timeline, machine: &Machine) -> f64 {
         Measures::Sync => sum(&|step| step.parts.sync),
         Measures::Chip => chip,
         Measures::Overlapped => chip.max(host),
+        Measures::Call => chip + host,
         Measures::Request => chip + host + waiting_cycles(timeline, machine),
     }
 }

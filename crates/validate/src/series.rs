@@ -15,6 +15,8 @@ pub enum Kind {
     Exchange,
     /// A matrix product, compiled.
     Product,
+    /// A product with a sparse matrix, compiled.
+    Sparse,
     /// A hand-written program of exchanges and compute sets.
     Stencil,
     /// The way to the host.
@@ -24,14 +26,15 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 6] =
-        [Kind::Kernel, Kind::Exchange, Kind::Product, Kind::Stencil, Kind::Host, Kind::Model];
+    pub const ALL: [Kind; 7] =
+        [Kind::Kernel, Kind::Exchange, Kind::Product, Kind::Sparse, Kind::Stencil, Kind::Host, Kind::Model];
 
     pub fn name(self) -> &'static str {
         match self {
             Kind::Kernel => "kernel",
             Kind::Exchange => "exchange",
             Kind::Product => "product",
+            Kind::Sparse => "sparse",
             Kind::Stencil => "stencil",
             Kind::Host => "host",
             Kind::Model => "model",
@@ -121,6 +124,8 @@ pub enum Measures {
     Chip,
     /// The longer of the chip's and the host's part: transfers are prefetched.
     Overlapped,
+    /// An iteration of a call as the experiment's `call` says: the call's steps and what starting it takes, divided.
+    Call,
     /// A single request: everything, one after another, and the host has to be waited for.
     Request,
 }
@@ -134,13 +139,32 @@ pub enum Experiment {
     /// A graph, compiled: a template in `data/programs`. `partials` is the type of partial sums.
     Graph { file: String, partials: String },
     /// A built-in model, `NAME?OPTION=VALUE&…`, compiled in f16 for one chip.
-    Model { name: String, partials: String },
+    Model {
+        name: String,
+        partials: String,
+        #[serde(default)]
+        call: Option<Call>,
+    },
     /// Bytes to or from the host, `bytes` of a point at a time.
-    Host { direction: Direction },
+    Host {
+        direction: Direction,
+        /// Whether the host has to be waited for.
+        #[serde(default)]
+        waiting: bool,
+    },
     /// Both directions between two chips at once, over so many links.
     Link { links: u32 },
     /// A barrier that the host takes part in.
     HostSync,
+}
+
+/// How the host fed a model that was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Call {
+    pub iterations: u64,
+    pub io_tiles: u32,
+    pub prefetch: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -156,10 +180,11 @@ struct File {
     series: Vec<Series>,
 }
 
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     ("kernels.toml", include_str!("../data/kernels.toml")),
     ("exchange.toml", include_str!("../data/exchange.toml")),
     ("products.toml", include_str!("../data/products.toml")),
+    ("sparse.toml", include_str!("../data/sparse.toml")),
     ("stencils.toml", include_str!("../data/stencils.toml")),
     ("hosts.toml", include_str!("../data/hosts.toml")),
     ("models.toml", include_str!("../data/models.toml")),

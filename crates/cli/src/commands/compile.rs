@@ -7,7 +7,7 @@ use crate::model::{Model, prepared};
 use crate::output::{print, print_json};
 use pando_base::{Error, Result};
 use pando_lower::{
-    Emitted, Options, Placed, compile as compile_module, inline_calls, plan, print_plan, supported,
+    Emitted, Options, Placed, compile as compile_module, inline_calls, plan, prepare, print_plan, supported,
 };
 use pando_machine::Machine;
 use pando_tile::{Program, expand};
@@ -39,6 +39,9 @@ pub fn lower_options(options: &CompileOptions, machine: &Machine, stages: u64) -
         available_memory_proportion: proportion,
         half_partials: matches!(options.precision, Some(Precision::F16 | Precision::F8)),
         replicas,
+        iterations: options.iterations.unwrap_or(1),
+        io_tiles: options.io_tiles,
+        prefetch: options.prefetch,
         ..Options::default()
     })
 }
@@ -60,7 +63,7 @@ fn graph_text(module: &pando_graph::Module, machine: &Machine, args: &CompileArg
         Pass::Graph => Ok(pando_graph::print(module)),
         Pass::Inline => Ok(pando_graph::print(&inline_calls(module)?)),
         Pass::Plan => {
-            let inlined = inline_calls(module)?;
+            let inlined = prepare(module, machine, &options)?;
             supported(&inlined)?;
             Ok(print_plan(&inlined, &plan(&inlined, machine, &options)?))
         }

@@ -7,5 +7,6 @@ pub mod profile;
 pub mod run;
 pub mod system;
 mod train;
+mod tries;
 pub mod validate;
 pub mod zoo;

@@ -1,6 +1,6 @@
 //! `pando profile --stages N` (or `--stage-end`): consecutive parts of a model, each on a chip of its own.
 
-use super::profile::{Difference, difference, draw_args, simulate};
+use super::profile::{Difference, differences, draw_items, simulate_items};
 use crate::args::ProfileArgs;
 use crate::progress::Progress;
 use pando_base::{Error, Result, Tensor};
@@ -42,7 +42,8 @@ impl Pipeline {
         let compiled = |stages: Vec<Stage>| -> Result<Pipeline> {
             let compiled = |(at, stage): (usize, Stage)| {
                 progress.pass(&format!("compiling stage {at}"));
-                let compiled = compile(&stage.module, machine, options)?;
+                let compiled =
+                    compile(&stage.module, machine, &Options { linked: linked(&stage), ..options.clone() })?;
                 Ok((stage, compiled))
             };
             Ok(Pipeline { stages: stages.into_iter().enumerate().map(compiled).collect::<Result<_>>()? })
@@ -51,13 +52,13 @@ impl Pipeline {
             return compiled(split_after(&inlined, &args.stage_ends)?);
         }
         let mut best = compiled(split(&inlined, machine, stages as usize)?)?;
-        let mut latest = best.profile(machine, 1);
+        let mut latest = best.profile(machine, 1, 0);
         let mut least = pace(&latest);
         for _ in 0..REBALANCED {
             let seconds = latest.stages.iter().map(|stage| machine.chip.seconds(stage.cycles as f64));
             let timed: Vec<_> = best.stages.iter().map(|(stage, _)| stage).zip(seconds).collect();
             let next = compiled(rebalance(&inlined, machine, &timed)?)?;
-            latest = next.profile(machine, 1);
+            latest = next.profile(machine, 1, 0);
             if pace(&latest) >= least {
                 break;
             }
@@ -66,7 +67,8 @@ impl Pipeline {
         Ok(best)
     }
 
-    pub fn profile(&self, machine: &Machine, items_per_run: u64) -> Profile {
+    /// `iterations` are those of a call that the stages loop over, 0 if nobody said.
+    pub fn profile(&self, machine: &Machine, items_per_run: u64, iterations: u64) -> Profile {
         let profile = |(at, (stage, compiled)): (usize, &(Stage, Compiled))| {
             let emitted = &compiled.emitted;
             let mut linked = Linked::default();
@@ -80,35 +82,49 @@ impl Pipeline {
             let (program, placement) = (&emitted.program, Some(&compiled.placed.placement));
             let fit = compiled.fit.clone();
             let mut profile = profile_stage(program, machine, placement, fit, items_per_run, &linked);
-            super::profile::count_model_flops(&mut profile, model_flops(&compiled.module));
+            super::profile::count_model_flops(&mut profile, model_flops(&compiled.module), iterations);
             profile
         };
-        reduce::pipeline(self.stages.iter().enumerate().map(profile).collect())
+        reduce::pipeline(self.stages.iter().enumerate().map(profile).collect(), iterations)
     }
 
-    /// How far the outputs, computed tile by tile in every stage, are from the evaluator's for the whole model.
-    pub fn compare_values(&self, outputs: &[(String, usize)], module: &Module) -> Result<Vec<Difference>> {
+    /// How far the outputs, computed tile by tile in every stage, are from the evaluator's for the whole model, over all
+    /// iterations of a call.
+    pub fn compare_values(
+        &self,
+        outputs: &[(String, usize)],
+        module: &Module,
+        iterations: u64,
+    ) -> Result<Vec<Difference>> {
         let main = module.main().expect("a compiled module has main");
-        let args = draw_args(&module.funcs[main])?;
-        let expected = pando_graph::eval(module, main, &args)?;
-        let mut actual: Vec<Option<Tensor>> = vec![None; expected.len()];
-        let mut passed: BTreeMap<ValueId, Tensor> = BTreeMap::new();
+        let items = draw_items(&module.funcs[main], iterations)?;
+        let mut passed: BTreeMap<ValueId, Vec<Tensor>> = BTreeMap::new();
+        let mut actual: BTreeMap<usize, Vec<Tensor>> = BTreeMap::new();
         for (stage, compiled) in &self.stages {
-            let value = |end: &End| match end {
-                End::Host(index) => args[*index].clone(),
-                End::Stage { value, .. } => passed[value].clone(),
+            let value = |end: &End, item: usize| match end {
+                End::Host(index) => items[item][*index].clone(),
+                End::Stage { value, .. } => passed[value][item].clone(),
             };
-            let inputs: Vec<Tensor> = stage.inputs.iter().map(value).collect();
-            for (end, tensor) in stage.outputs.iter().zip(simulate(compiled, &inputs)?) {
+            let of_item = |item| stage.inputs.iter().map(|end| value(end, item)).collect();
+            let inputs: Vec<Vec<Tensor>> = (0..items.len()).map(of_item).collect();
+            for (end, tensors) in stage.outputs.iter().zip(simulate_items(compiled, &inputs)?) {
                 match end {
-                    End::Host(index) => actual[*index] = Some(tensor),
-                    End::Stage { value, .. } => drop(passed.insert(*value, tensor)),
+                    End::Host(index) => drop(actual.insert(*index, tensors)),
+                    End::Stage { value, .. } => drop(passed.insert(*value, tensors)),
                 }
             }
         }
-        let worst = |at: usize| difference(actual[at].as_ref().expect("a stage gives it"), &expected[at]);
-        Ok(outputs.iter().map(|(name, at)| (name.clone(), worst(*at))).collect())
+        differences(outputs, module, &items, |at, item| &actual[&at][item])
     }
+}
+
+/// What other stages give and take.
+fn linked(stage: &Stage) -> pando_lower::Linked {
+    let positions = |ends: &[End]| {
+        let linked = ends.iter().enumerate().filter(|(_, end)| matches!(end, End::Stage { .. }));
+        linked.map(|(position, _)| position).collect()
+    };
+    pando_lower::Linked { params: positions(&stage.inputs), results: positions(&stage.outputs) }
 }
 
 /// Each stage of each replica takes a chip; the chips of a replica are joined by links.

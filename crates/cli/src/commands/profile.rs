@@ -3,6 +3,7 @@
 use super::compile::{check_replicas, lower_options};
 use super::pipeline::Pipeline;
 use super::train::training_step;
+use super::tries::{self, Tried};
 use crate::args::ProfileArgs;
 use crate::for_inputs::{Inputs, load_and};
 use crate::model::{GraphModel, LARGEST_TENSOR_BYTES, Model, draw, prepared};
@@ -10,8 +11,9 @@ use crate::output::{colors, note, print, print_json};
 use crate::progress::Progress;
 use pando_base::{Error, Result, Tensor};
 use pando_graph::{Func, Module};
-use pando_lower::{Compiled, Options, compile, model_flops};
+use pando_lower::{Compiled, Options, compile_in_passes, model_flops};
 use pando_machine::Machine;
+use pando_profile::reduce::Suggestion;
 use pando_profile::{Profile, Trust};
 use pando_sim::RunOptions;
 use pando_tile::{Program, VarId};
@@ -26,7 +28,7 @@ pub struct Prediction {
     compile_s: f64,
     differences: Vec<Difference>,
     /// What the model's owner could try.
-    suggestions: Vec<String>,
+    suggestions: Vec<Suggestion>,
     /// Those that the model was translated for.
     inputs: Inputs,
 }
@@ -34,7 +36,14 @@ pub struct Prediction {
 /// Prints the prediction; false if the model does not fit.
 pub fn profile(args: &ProfileArgs) -> Result<bool> {
     let prediction = predict(args)?;
-    prediction.print(args.json)?;
+    let (sentences, tried) = match args.no_tries || args.train {
+        true => (prediction.sentences(), Vec::new()),
+        false => {
+            let progress = Progress::new();
+            tries::sentences(&prediction.suggestions, &prediction.profile, args, &progress)
+        }
+    };
+    prediction.print(args.json, &sentences, &tried)?;
     if let Some(path) = &args.report {
         prediction.write_report(path, args)?;
         note(&format!("report written to {}", path.display()));
@@ -88,7 +97,7 @@ fn predict_model(
     }
     // Their words are a model's options.
     let suggestions = match &model {
-        Model::Graph(_) => pando_profile::reduce::suggestions(&profile),
+        Model::Graph(_) => suggestions(&profile, machine),
         Model::Tile(_) => Vec::new(),
     };
     let machine = machine.clone();
@@ -113,8 +122,13 @@ pub fn predict_program(module: Module, state: Vec<(usize, usize)>, args: &Profil
     if let Some(stem) = args.model.model.file_stem() {
         profile.program = stem.to_string_lossy().into_owned();
     }
-    let suggestions = pando_profile::reduce::suggestions(&profile);
+    let suggestions = suggestions(&profile, &machine);
     Ok(Prediction { profile, machine, compile_s, differences, suggestions, inputs: Inputs::All })
+}
+
+fn suggestions(profile: &Profile, machine: &Machine) -> Vec<Suggestion> {
+    let eight_bits = machine.chip.fastest_rate("f8").is_some();
+    pando_profile::reduce::suggestions(profile, eight_bits)
 }
 
 fn untried_training() -> Trust {
@@ -134,6 +148,12 @@ fn refuse_in_training(args: &ProfileArgs, train: bool) -> Result<()> {
         }
         true if args.options.replicas.is_some_and(|replicas| replicas > 1) => {
             refuse("--replicas: what adding gradients over chips takes is not predicted yet; use 1")
+        }
+        true if args.options.iterations.is_some_and(|iterations| iterations > 1) => {
+            refuse("--iterations: only single steps are predicted yet; use 1")
+        }
+        true if args.options.io_tiles > 0 => {
+            refuse("--io-tiles: only steps without them are predicted yet; use 0")
         }
         true if args.gradient_accumulation.is_some_and(|number| number > 1) => {
             refuse("--gradient-accumulation: only steps of one micro-batch are predicted yet; use 1")
@@ -156,7 +176,7 @@ fn profile_graph(
     progress: &Progress,
 ) -> Result<(Profile, Vec<Difference>, f64)> {
     let start = Instant::now();
-    let items = items_per_run(&module);
+    let items = items_per_run(&module).saturating_mul(options.iterations);
     let mut outputs = model.outputs.clone();
     if args.train {
         let step = training_step(&module, &args.optimizer)?;
@@ -168,33 +188,47 @@ fn profile_graph(
     if args.num_stages() > 1 {
         let pipeline = Pipeline::compile(&module, machine, &options, args, progress)?;
         progress.pass("predicting");
-        let profile = pipeline.profile(machine, items);
+        let mut profile = pipeline.profile(machine, items, args.options.iterations.unwrap_or(0));
+        count_call(&mut profile, machine, args);
         let compile_s = start.elapsed().as_secs_f64();
         progress.pass("computing values tile by tile");
-        let differences = if args.exact { pipeline.compare_values(&outputs, &module)? } else { Vec::new() };
+        let differences = if args.exact {
+            pipeline.compare_values(&outputs, &module, options.iterations)?
+        } else {
+            Vec::new()
+        };
         return Ok((profile, differences, compile_s));
     }
-    let compiled = compile(&module, machine, &options)?;
+    let compiled = compile_in_passes(&module, machine, &options, |pass| progress.pass(pass))?;
     progress.pass("predicting");
     let program = &compiled.emitted.program;
     let placement = Some(&compiled.placed.placement);
     let mut profile = pando_sim::profile(program, machine, placement, compiled.fit.clone(), items);
-    count_model_flops(&mut profile, model_flops(&compiled.module));
+    count_model_flops(&mut profile, model_flops(&compiled.module), options.iterations);
+    count_call(&mut profile, machine, args);
     let compile_s = start.elapsed().as_secs_f64();
     let mut differences = Vec::new();
     if args.exact {
         progress.pass("computing values tile by tile");
-        differences = compare_values(&outputs, &compiled)?;
+        differences = compare_values(&outputs, &compiled, options.iterations)?;
     }
     Ok((profile, differences, compile_s))
 }
 
-/// Work is what the model asks for. How a machine splits it adds some (sums of partial results), which is no merit of
-/// the machine.
-pub(super) fn count_model_flops(profile: &mut Profile, flops: u64) {
+/// Work is what the model asks for in all iterations. How a machine splits it adds some (sums of partial results), which
+/// is no merit of the machine.
+pub(super) fn count_model_flops(profile: &mut Profile, flops: u64, iterations: u64) {
     let executed = profile.totals.flops.max(1) as f64;
-    profile.totals.flops = flops;
-    profile.totals.utilisation *= flops as f64 / executed;
+    profile.totals.flops = flops.saturating_mul(iterations.max(1));
+    profile.totals.utilisation *= profile.totals.flops as f64 / executed;
+}
+
+/// Where iterations are asked for, what a call costs counts, too.
+fn count_call(profile: &mut Profile, machine: &Machine, args: &ProfileArgs) {
+    profile.host_io.io_tiles = args.options.io_tiles;
+    let Some(iterations) = args.options.iterations else { return };
+    profile.host_io.iterations = iterations;
+    profile.host_io.call_cycles = pando_sim::call_cycles(machine);
 }
 
 fn profile_tile(program: &Program, machine: &Machine, args: &ProfileArgs) -> Result<Profile> {
@@ -205,9 +239,11 @@ fn profile_tile(program: &Program, machine: &Machine, args: &ProfileArgs) -> Res
         || args.exact
         || args.num_stages() > 1
         || args.train
+        || options.iterations.is_some_and(|iterations| iterations > 1)
+        || options.io_tiles > 0
     {
         return Err(Error::new(
-            "--precision, --micro-batch, --input, --stages, --train and --exact are for models, not for tile programs",
+            "--precision, --micro-batch, --input, --iterations, --io-tiles, --stages, --train and --exact are for models, not for tile programs",
         ));
     }
     if program.tiles > machine.chip.tiles {
@@ -221,10 +257,17 @@ fn profile_tile(program: &Program, machine: &Machine, args: &ProfileArgs) -> Res
     if let Some(replicas) = args.options.replicas {
         program.replicas = replicas;
     }
+    if args.options.prefetch != pando_tile::PREFETCH {
+        program.prefetch = args.options.prefetch;
+    }
     check_replicas(program.replicas, machine)?;
     let placed = pando_lower::place(&program, machine);
     let fit = pando_lower::fit(&program, machine, &placed, pando_lower::Origin::HandWritten);
-    Ok(pando_sim::profile(&program, machine, Some(&placed.placement), fit, 1))
+    let mut profile = pando_sim::profile(&program, machine, Some(&placed.placement), fit, 1);
+    if args.options.iterations.is_some() {
+        count_call(&mut profile, machine, args);
+    }
+    Ok(profile)
 }
 
 /// Programs with races, foreign accesses or clashing exchanges have no meaning to run or to time.
@@ -245,17 +288,30 @@ fn items_per_run(module: &Module) -> u64 {
 
 /// The outputs of a compiled model, computed tile by tile.
 pub fn simulate(compiled: &Compiled, args: &[Tensor]) -> Result<Vec<Tensor>> {
+    let outputs = simulate_items(compiled, &[args.to_vec()])?;
+    Ok(outputs.into_iter().filter_map(|mut tensors| tensors.pop()).collect())
+}
+
+/// The same for a call of several iterations, each with its own arguments: for each output its tensors in order. An
+/// output that is state has only the last.
+pub(super) fn simulate_items(compiled: &Compiled, items: &[Vec<Tensor>]) -> Result<Vec<Vec<Tensor>>> {
     let emitted = &compiled.emitted;
-    let value = |var: VarId| match emitted.inputs.iter().position(|&input| input == var) {
-        Some(index) => Some(args[index].clone()),
+    let value = |var: VarId, item: u64| match emitted.inputs.iter().position(|&input| input == var) {
+        Some(index) => Some(items.get(item as usize)?[index].clone()),
         None => emitted.constants[var].map(|id| compiled.module.consts[id].materialize()),
     };
-    let outputs = pando_sim::run(&emitted.program, value, &RunOptions::default())?;
-    emitted.outputs.iter().map(|&var| output(&emitted.program, &outputs, var)).collect()
+    let options = RunOptions { keep_all: items.len() > 1, ..RunOptions::default() };
+    let outputs = pando_sim::run_items(&emitted.program, value, &options)?;
+    emitted.outputs.iter().map(|&var| all_of(&emitted.program, &outputs, var)).collect()
 }
 
 /// An output that the host has read, as a whole tensor.
 pub fn output(program: &Program, outputs: &pando_sim::Outputs, var: VarId) -> Result<Tensor> {
+    Ok(all_of(program, outputs, var)?.pop().expect("at least one"))
+}
+
+/// What the host has read each time.
+fn all_of(program: &Program, outputs: &pando_sim::Outputs, var: VarId) -> Result<Vec<Tensor>> {
     let name = &program.vars[var].name;
     let bytes = program.vars[var].shape.num_elements().saturating_mul(program.vars[var].dtype.size_bytes());
     if bytes > LARGEST_TENSOR_BYTES {
@@ -263,23 +319,53 @@ pub fn output(program: &Program, outputs: &pando_sim::Outputs, var: VarId) -> Re
             "output %{name} is larger than 4 GiB; its program can only be profiled"
         )));
     }
-    outputs.tensor(var).ok_or_else(|| Error::new(format!("the program never gives output %{name}")))
+    let tensors = outputs.tensors(var);
+    match tensors.is_empty() {
+        true => Err(Error::new(format!("the program never gives output %{name}"))),
+        false => Ok(tensors),
+    }
 }
 
-/// Compares tile-by-tile values of random inputs with the reference evaluator's.
-fn compare_values(outputs: &[(String, usize)], compiled: &Compiled) -> Result<Vec<Difference>> {
+/// Compares tile-by-tile values of random inputs, others in each iteration, with the reference evaluator's.
+fn compare_values(
+    outputs: &[(String, usize)],
+    compiled: &Compiled,
+    iterations: u64,
+) -> Result<Vec<Difference>> {
     let main = compiled.module.main().expect("a compiled module has main");
-    let func = &compiled.module.funcs[main];
-    let args = draw_args(func)?;
-    let expected = pando_graph::eval(&compiled.module, main, &args)?;
-    let actual = simulate(compiled, &args)?;
-    Ok(outputs.iter().map(|(name, at)| (name.clone(), difference(&actual[*at], &expected[*at]))).collect())
+    let items = draw_items(&compiled.module.funcs[main], iterations)?;
+    let actual = simulate_items(compiled, &items)?;
+    differences(outputs, &compiled.module, &items, |at, item| &actual[at][item])
 }
 
-/// Random inputs.
-pub(super) fn draw_args(func: &Func) -> Result<Vec<Tensor>> {
+/// The largest difference of each output over all items.
+pub(super) fn differences<'a>(
+    outputs: &[(String, usize)],
+    module: &Module,
+    items: &[Vec<Tensor>],
+    actual: impl Fn(usize, usize) -> &'a Tensor,
+) -> Result<Vec<Difference>> {
+    let main = module.main().expect("a compiled module has main");
+    let mut worst: Vec<Difference> = outputs.iter().map(|(name, _)| (name.clone(), 0.0)).collect();
+    for (item, args) in items.iter().enumerate() {
+        let expected = pando_graph::eval(module, main, args)?;
+        for ((_, worst), (_, at)) in worst.iter_mut().zip(outputs) {
+            *worst = worst.max(difference(actual(*at, item), &expected[*at]));
+        }
+    }
+    Ok(worst)
+}
+
+/// Random inputs of a call's iterations.
+pub(super) fn draw_items(func: &Func, iterations: u64) -> Result<Vec<Vec<Tensor>>> {
+    let params = func.params.len() as u64;
+    (0..iterations).map(|item| draw_args(func, item * params)).collect()
+}
+
+/// Random inputs, from a seed on.
+fn draw_args(func: &Func, seed: u64) -> Result<Vec<Tensor>> {
     let types = func.param_types().into_iter().enumerate();
-    types.map(|(index, ty)| draw(ty.dtype, &ty.require_shape()?, index as u64)).collect()
+    types.map(|(index, ty)| draw(ty.dtype, &ty.require_shape()?, seed + index as u64)).collect()
 }
 
 pub(super) fn difference(actual: &Tensor, expected: &Tensor) -> f64 {
@@ -290,9 +376,21 @@ pub(super) fn difference(actual: &Tensor, expected: &Tensor) -> f64 {
 }
 
 impl Prediction {
-    fn print(&self, as_json: bool) -> Result<()> {
+    /// What speaks for each suggestion, untried.
+    fn sentences(&self) -> Vec<String> {
+        self.suggestions.iter().take(tries::SHOWN).map(Suggestion::sentence).collect()
+    }
+
+    pub fn into_profile(self) -> Profile {
+        self.profile
+    }
+
+    fn print(&self, as_json: bool, suggestions: &[String], tried: &[Tried]) -> Result<()> {
         if as_json {
-            return print_json(&self.json());
+            let mut json = self.json();
+            json["suggestions"] = json!(suggestions);
+            json["tried"] = tried.iter().map(Tried::json).collect();
+            return print_json(&json);
         }
         let style = if colors() { pando_profile::Style::Color } else { pando_profile::Style::Plain };
         let table = pando_profile::table(&self.profile, style);
@@ -300,8 +398,9 @@ impl Prediction {
         if self.inputs == Inputs::These {
             text += "values of inputs decided branches or sizes; --input NAME=NUMBER or NAME=FILE.npy gives others\n";
         }
-        for suggestion in &self.suggestions {
-            text += &format!("to try: {suggestion}\n");
+        for (at, suggestion) in suggestions.iter().enumerate() {
+            let what = if at < tried.len() { "tried" } else { "to try" };
+            text += &format!("{what}: {suggestion}\n");
         }
         for (name, difference) in &self.differences {
             text += &format!("%{name} tile by tile: within {difference:.2e} of the reference evaluator\n");
@@ -317,8 +416,9 @@ impl Prediction {
     /// The fields that scripts rely on, and more.
     pub fn json(&self) -> serde_json::Value {
         let mut json = json(&self.profile, &self.machine, self.compile_s, &self.differences);
-        json["suggestions"] = json!(self.suggestions);
+        json["suggestions"] = json!(self.sentences());
         json["decided_by_inputs"] = json!(self.inputs == Inputs::These);
+        json["tried"] = json!([]);
         json
     }
 }
@@ -350,7 +450,9 @@ fn json(
         "fits": profile.fit.fits,
         "fit": profile.fit,
         "throughput_per_s": profile.throughput_per_s(),
-        "latency_ms": totals.seconds * 1e3,
+        "latency_ms": profile.latency_s() * 1e3,
+        "host_io": profile.host_io,
+        "bound_by": pando_profile::reduce::bound(profile),
         "cycles_per_step": totals.cycles,
         "breakdown": {
             "compute": parts.compute + parts.local_copy, "exchange": parts.exchange, "sync": parts.sync,

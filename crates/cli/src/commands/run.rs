@@ -152,7 +152,11 @@ fn native_options(args: &RunArgs, threads: usize) -> pando_cpu::CompileOptions {
         MatmulPrecision::High => pando_cpu::MatmulPrecision::High,
         MatmulPrecision::Medium => pando_cpu::MatmulPrecision::Medium,
     };
-    pando_cpu::CompileOptions { threads, matmul_precision, ..pando_cpu::CompileOptions::default() }
+    let options = pando_cpu::CompileOptions { threads, matmul_precision, ..Default::default() };
+    match args.no_amx {
+        true => pando_cpu::CompileOptions { tile_unit: pando_cpu::TileUnit::None, ..options },
+        false => options,
+    }
 }
 
 fn types_of(model: &GraphModel) -> Vec<TensorType> {
@@ -162,6 +166,9 @@ fn types_of(model: &GraphModel) -> Vec<TensorType> {
 /// With the engine for this computer, which gets the module: so weights are held once, as it wants them.
 fn native_job<'a>(model: &'a mut GraphModel, args: &RunArgs, threads: usize) -> Result<Job<'a>> {
     let options = native_options(args, threads);
+    if let Some(problem) = pando_cpu::TileUnit::problem() {
+        note(problem);
+    }
     let used = options.matmul_precision.used(options.isa, options.tile_unit);
     if used != options.matmul_precision {
         note("--matmul-precision highest is used: this processor multiplies no faster with less");

@@ -445,6 +445,43 @@ fn zoo_models_are_listed_exported_and_profiled() {
     assert_eq!(profile(text)["flops"], profile(&format!("{text}&batch=8"))["flops"]);
 }
 
+/// Each of a call's iterations has its own inputs; with I/O tiles transfers hide behind the work, also in the first and
+/// last stage of a pipeline, and a call costs once what starting it takes.
+#[test]
+fn iterations_hide_their_transfers() {
+    let run = |more: &[&str]| {
+        let args =
+            ["profile", "models/mlp-small.graph", "--system", "m2000", "--no-tries", "--exact", "--json"];
+        let result = json(&pando(&[&args, more].concat()));
+        assert!(result["exact"][0]["difference"].as_f64().unwrap() < 1e-5, "{more:?}");
+        let io = result["host_io"].clone();
+        (result, move |key: &str| io[key].as_u64().unwrap())
+    };
+    // A host that has 100 batches ready is never late.
+    let (plain, io) = run(&["--replicas", "1", "--iterations", "5", "--prefetch", "100"]);
+    assert_eq!(io("period_cycles"), io("host_cycles") + io("chip_cycles"));
+    assert_eq!(plain["cycles_per_step"].as_u64().unwrap(), 5 * io("period_cycles"));
+    let seconds = (5 * io("period_cycles") + io("call_cycles")) as f64 / 1.325e9;
+    let items = plain["throughput_per_s"].as_f64().unwrap() * seconds;
+    assert!(
+        (items / items.round() - 1.0).abs() < 1e-9 && (items.round() as u64).is_multiple_of(5),
+        "{items}"
+    );
+    let (streamed, io) =
+        run(&["--replicas", "1", "--iterations", "5", "--io-tiles", "4", "--prefetch", "100"]);
+    assert!(io("period_cycles") < io("host_cycles") + io("chip_cycles"), "{streamed}");
+    assert_eq!(
+        streamed["bound_by"], "call",
+        "five iterations of microseconds are shorter than starting them"
+    );
+    let (waited, io) = run(&["--replicas", "1", "--iterations", "5", "--prefetch", "0"]);
+    assert!(io("host_cycles") > 2 * 164_000, "{waited}");
+    let (piped, io) = run(&["--stages", "2", "--replicas", "1", "--iterations", "5", "--io-tiles", "4"]);
+    assert_eq!(piped["stages"].as_array().unwrap().len(), 2);
+    let first = io("host_cycles") + io("chip_cycles");
+    assert_eq!(piped["cycles_per_step"].as_u64().unwrap(), first + 4 * io("period_cycles"));
+}
+
 #[test]
 fn a_model_in_stages_gives_the_same_values() {
     let args =

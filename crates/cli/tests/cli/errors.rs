@@ -130,12 +130,23 @@ fn what_cannot_be_done_yet_is_said() {
     expect(&training(&["--stages", "2"]), 1, &["--train --stages"]);
     expect(&training(&["--gradient-accumulation", "2"]), 1, &["--train --gradient-accumulation"]);
     expect(&training(&["--optimizer", "magic"]), 1, &["magic", "adamw"]);
-    for option in [&["--train"][..], &["--stages", "2"]] {
+    for option in [
+        &["--train"][..],
+        &["--stages", "2"],
+        &["--io-tiles", "8", "--iterations", "2"],
+        &["--iterations", "2"],
+    ] {
         let run =
             pando(&[&["profile", "tests/tile/matvec-10000x1000.tile", "--system", "m2000"], option].concat());
         expect(&run, 1, &["matvec-10000x1000.tile", option[0], "for models"]);
     }
     expect(&pando(&["profile", model, "--system", "mk2", "--stages", "2"]), 1, &["2 stages", "1 chip"]);
+    expect(
+        &pando(&["profile", model, "--system", "mk2", "--io-tiles", "1472", "--iterations", "2"]),
+        1,
+        &["--io-tiles 1472", "use fewer"],
+    );
+    expect(&training(&["--iterations", "2"]), 1, &["--train --iterations"]);
     expect(
         &pando(&["profile", model, "--system", "m2000", "--stages", "4", "--replicas", "2"]),
         1,

@@ -4,8 +4,9 @@
 use super::Planner;
 use super::product::is_summed_in_f32;
 use crate::isa::TileUnit;
-use crate::kernel::gemm::{Tiles, Word, bf16_tiles, byte_tiles, is_tame, three_parts_pay, word_tiles};
-use crate::kernel::half;
+use crate::kernel::gemm::{
+    Tiles, Word, bf16_tiles, byte_tiles, f16_tiles, is_tame, three_parts_pay, word_tiles,
+};
 use crate::options::MatmulPrecision;
 use crate::view::View;
 use pando_base::{DType, Tensor};
@@ -23,9 +24,10 @@ impl Planner<'_> {
         let precision = self.options.matmul_precision;
         match (lhs.dtype, rhs.dtype) {
             (DType::I32, DType::I32) => word_tiles(isa, Word::I16),
-            (DType::U8, DType::I32) => {
+            (DType::U8, DType::I8 | DType::I32) => {
                 byte_tiles(unit).or(word_tiles(isa, Word::I8)).or(word_tiles(isa, Word::I16))
             }
+            (_, DType::F16) => f16_tiles(isa),
             // Products of two bf16 are exact.
             (DType::BF16, DType::BF16) => bf16(),
             (DType::F32, rhs) if is_summed_in_f32(rhs) && precision == MatmulPrecision::Medium => bf16(),
@@ -50,9 +52,10 @@ impl Planner<'_> {
 }
 
 fn all_tame(tensor: &Tensor) -> bool {
-    let bytes = tensor.bytes();
-    match tensor.dtype() {
-        DType::F32 => bytes.chunks_exact(4).all(|x| is_tame(f32::from_le_bytes([x[0], x[1], x[2], x[3]]))),
-        dtype => bytes.chunks_exact(2).all(|x| is_tame(half::read(dtype, u16::from_le_bytes([x[0], x[1]])))),
-    }
+    let f32s = |bytes: &[u8]| {
+        let numbers = bytes.chunks_exact(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]]));
+        numbers.fold(true, |tame, x| tame & is_tame(x))
+    };
+    // In parts without branches, which are vectorised.
+    tensor.dtype() == DType::F32 && tensor.bytes().chunks(1 << 14).all(f32s)
 }

@@ -80,7 +80,7 @@ impl Planner<'_> {
         let words = self.word_tiles([&lhs, &rhs], [m, k]).filter(|_| packed);
         // Packing reads 16-bit floats one by one: good enough for constants, which are packed once.
         let [lhs, rhs] = [(lhs, words.is_some()), (rhs, false)].map(|(view, is_word)| match view.dtype {
-            DType::I32 if words.is_none() => self.converted(view, DType::F32),
+            DType::I8 | DType::I32 if words.is_none() => self.converted(view, DType::F32),
             _ if is_word || self.is_steady(&view) => view,
             _ => self.as_f32(view),
         });
@@ -158,7 +158,7 @@ impl Planner<'_> {
         if !self.is_steady(&view) || batch != 1 {
             return (view, Right::Strided(matrix));
         }
-        let elements = n.next_multiple_of(tiles.columns) * tiles.parts * tiles.words(k);
+        let elements = n.div_ceil(tiles.columns) * tiles.panel_words(k);
         let packing = Packing::Right { matrix, k, n, tiles };
         (self.packed(packing, view, elements), Right::Packed)
     }

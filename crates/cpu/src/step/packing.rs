@@ -25,7 +25,8 @@ impl Packing {
             Packing::Winograd(packing) => return (packing.key(), Strides::new()),
             Packing::Left { batch, m, k, rows, matrix } => ([0, *batch, *m, *k, *rows], matrix),
             Packing::Right { k, n, tiles, matrix } => {
-                let form = (tiles.word as usize * 4 + tiles.parts) * 32 + tiles.granule;
+                let form = ((tiles.word as usize * 4 + tiles.parts) * 32 + tiles.granule) * 2
+                    + usize::from(tiles.half);
                 ([1, *k, *n, tiles.columns, form], matrix)
             }
         };
@@ -72,7 +73,7 @@ pub unsafe fn pack(packing: &Packing, memory: Memory, view: &View, to: *mut f32,
             pool.run(n.div_ceil(tiles.columns), &|panel| {
                 let first = panel * tiles.columns;
                 let source = matrix.source(memory, view, 0);
-                let target = to.address().wrapping_add(first * tiles.parts * tiles.words(k));
+                let target = to.address().wrapping_add(panel * tiles.panel_words(k));
                 // SAFETY: the panel lies in the operand; tasks write disjoint panels.
                 unsafe { pack_words(source.at(0, first), tiles, k, tiles.columns.min(n - first), target) };
             });

@@ -13,7 +13,9 @@ mod helpers;
 mod order;
 mod rebuild;
 mod recurrent;
+mod rounding;
 mod simplify;
+mod sparse;
 mod standard;
 #[cfg(test)]
 mod tests;
@@ -21,6 +23,8 @@ mod tests;
 pub(crate) use rebuild::Map;
 pub use rebuild::rebuild;
 pub use recurrent::{Cell, Layer};
+pub use rounding::is_stochastic_rounding;
+pub use sparse::{Buckets, Pattern, is_sparse_matmul};
 pub use standard::same_body;
 
 use crate::consts::{Const, ConstData};

@@ -178,8 +178,8 @@ fn lstm(
     memory: ValueId,
 ) -> Result<Vec<ValueId>> {
     let mut gates = Vec::new();
-    for which in 0..4 {
-        let (x, product) = (gate(b, sums[0], order[which], hidden)?, gate(b, sums[1], order[which], hidden)?);
+    for (which, &at) in order.iter().enumerate() {
+        let (x, product) = (gate(b, sums[0], at, hidden)?, gate(b, sums[1], at, hidden)?);
         let sum = b.add(x, product)?;
         gates.push(if which == 2 { b.tanh(sum)? } else { b.sigmoid(sum)? });
     }
@@ -192,8 +192,8 @@ fn lstm(
 
 fn gru(b: &mut Builder, order: &[u64], sums: [ValueId; 2], hidden: ValueId) -> Result<Vec<ValueId>> {
     let mut gates = Vec::new();
-    for which in 0..2 {
-        let (x, product) = (gate(b, sums[0], order[which], hidden)?, gate(b, sums[1], order[which], hidden)?);
+    for &at in &order[..2] {
+        let (x, product) = (gate(b, sums[0], at, hidden)?, gate(b, sums[1], at, hidden)?);
         let sum = b.add(x, product)?;
         gates.push(b.sigmoid(sum)?);
     }

@@ -5,8 +5,7 @@ use super::{Emitter, Scope};
 use crate::plan::{Plan, everywhere};
 use pando_base::{DType, Shape};
 use pando_graph::{FuncId, Node, Op, ValueId};
-use pando_tile::{Copy, CopyMap, Flags, Grid, Kernel, Layout, Region, Step, VarId};
-use smallvec::SmallVec;
+use pando_tile::{Flags, Grid, Kernel, Layout, Region, Step, VarId};
 
 /// A carried value of a loop.
 struct Carried {
@@ -26,7 +25,7 @@ impl<'a> Emitter<'a> {
             self.steps_of(func, plan, &args, |emitter, results| {
                 for (&result, &out) in results.iter().zip(&outs) {
                     let home = emitter.home(result);
-                    emitter.move_to(home, out);
+                    emitter.copy_whole(home, out);
                 }
                 emitter.flush(&label);
             })
@@ -128,7 +127,7 @@ impl<'a> Emitter<'a> {
 
     /// One element on every tile of the program.
     fn all_tiles(&self) -> Layout {
-        Layout { grid: Grid::packed(0, &[self.program.tiles]), region: Region::new() }
+        Layout { grid: Grid::packed(0, &[self.working_tiles()]), region: Region::new() }
     }
 
     /// Variables of a loop's carried values, which begin as the operands. `skip` parameters come before them.
@@ -148,7 +147,7 @@ impl<'a> Emitter<'a> {
             let name = self.base_name(result);
             let (dtype, shape, layout) = (self.dtype(result), self.shape(result), self.layout(result));
             let var = self.temp(&name, dtype, shape, &layout);
-            self.move_to(home, var);
+            self.copy_whole(home, var);
             carried.push(Carried { var, changes: true });
         }
         carried
@@ -170,7 +169,7 @@ impl<'a> Emitter<'a> {
             moves.push((if is_carried { self.set_aside(from) } else { from }, to));
         }
         self.flush(label);
-        moves.into_iter().for_each(|(from, to)| self.move_to(from, to));
+        moves.into_iter().for_each(|(from, to)| self.copy_whole(from, to));
         self.flush(label);
     }
 
@@ -178,7 +177,7 @@ impl<'a> Emitter<'a> {
         let copied = self.program.vars[var].clone();
         let name = format!("{}.before", copied.name);
         let aside = self.temp(&name, copied.dtype, copied.shape, &copied.home);
-        self.move_to(var, aside);
+        self.copy_whole(var, aside);
         aside
     }
 
@@ -201,11 +200,5 @@ impl<'a> Emitter<'a> {
     fn count_up(&mut self, counter: VarId, label: &str) {
         let operands = [counter, counter].map(|var| (var, Region::new())).to_vec();
         self.compute(label, Kernel::Count, &self.all_tiles().grid, operands);
-    }
-
-    /// Queues a copy of a whole variable.
-    fn move_to(&mut self, src: VarId, dst: VarId) {
-        let map = CopyMap::identity(&self.program.vars[dst].shape);
-        self.pending.push(Copy { src, dsts: SmallVec::from_slice(&[dst]), map });
     }
 }

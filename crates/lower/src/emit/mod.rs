@@ -4,6 +4,7 @@
 mod contract;
 mod control;
 mod elementwise;
+mod host;
 mod in_place;
 mod lookup;
 mod movement;
@@ -12,6 +13,7 @@ mod scan;
 mod scatter;
 mod sort;
 mod source;
+mod sparse;
 mod state;
 mod window;
 
@@ -45,6 +47,7 @@ pub fn emit(module: &Module, plan: &Plan, machine: &Machine, options: &Options) 
     let func = module.funcs.values().next().expect("an inlined module has a function");
     let mut program = Program::new(func.name.clone(), machine.chip.tiles);
     program.replicas = options.replicas;
+    program.prefetch = options.prefetch;
     let mut emitter = Emitter {
         module,
         scope: Scope::new(func, plan, true),
@@ -53,10 +56,13 @@ pub fn emit(module: &Module, plan: &Plan, machine: &Machine, options: &Options) 
         constants: SideTable::default(),
         pending: Vec::new(),
         names: FxHashSet::default(),
+        load: Vec::new(),
+        store: Vec::new(),
     };
     let inputs = emitter.inputs();
     emitter.nodes();
     let outputs = emitter.outputs();
+    emitter.iterate();
     Emitted { program: emitter.program, inputs, outputs, constants: emitter.constants }
 }
 
@@ -69,6 +75,9 @@ struct Emitter<'a> {
     /// Copies of the exchange to come.
     pending: Vec<Copy>,
     names: FxHashSet<String>,
+    /// Transfers between the host and I/O tiles.
+    load: Vec<Step>,
+    store: Vec<Step>,
 }
 
 /// The function whose nodes are being emitted.
@@ -134,6 +143,8 @@ impl Emitter<'_> {
             (Op::Scatter { .. }, Method::Scatter(plan)) => self.scatter(node, plan),
             (Op::Gather { axis }, Method::Direct) => self.row(*axis, node),
             (Op::Scatter { axis, .. }, Method::Direct) => self.replaced_row(*axis, node),
+            (Op::Call(_), Method::Direct) => self.rounding(node),
+            (Op::Call(_), Method::Sparse(plan)) => self.sparse_matmul(node, plan),
             (Op::Sort(sort), Method::Sort(plan)) => self.sort(sort, node, plan),
             (Op::If { .. }, Method::Control(plans)) => self.branch(node, plans),
             (Op::Repeat { count, body }, Method::Control(plans)) => {
@@ -210,7 +221,7 @@ impl Emitter<'_> {
 
     /// Storage for a value, in its planned layout.
     fn stored(&mut self, value: ValueId) -> VarId {
-        let is_output = self.scope.is_main && self.goes_to_host(value);
+        let is_output = self.scope.is_main && self.leaves_directly(value);
         let role = if is_output { Role::Output } else { Role::Temp };
         let var = self.push_var(
             &self.base_name(value),
@@ -220,56 +231,6 @@ impl Emitter<'_> {
             role,
         );
         self.scope.homes[value] = Some(var);
-        var
-    }
-
-    fn inputs(&mut self) -> Vec<VarId> {
-        let mut inputs = Vec::new();
-        let func = self.scope.func;
-        for (index, &param) in func.params.iter().enumerate() {
-            let is_state = self.options.state.iter().any(|&(state, _)| state == index);
-            let role = if is_state { Role::State } else { Role::Input };
-            let name = self.base_name(param);
-            let var = self.push_var(&name, self.dtype(param), self.shape(param), &self.layout(param), role);
-            self.scope.homes[param] = Some(var);
-            if !is_state {
-                self.program.body.push(Step::HostIn(var));
-            }
-            inputs.push(var);
-        }
-        inputs
-    }
-
-    /// Results that are inputs, constants or named twice get a variable of their own.
-    fn outputs(&mut self) -> Vec<VarId> {
-        let mut outputs: Vec<VarId> = Vec::new();
-        let func = self.scope.func;
-        for (index, &value) in func.results.iter().enumerate() {
-            if let Some(param) = self.state_of(index) {
-                outputs.push(self.home(func.params[param]));
-                continue;
-            }
-            let home = self.home(value);
-            let own = matches!(self.program.vars[home].role, Role::Output) && !outputs.contains(&home);
-            outputs.push(if own { home } else { self.copied_output(value, home) });
-        }
-        self.flush("outputs");
-        let to_host = outputs.iter().filter(|&&var| self.program.vars[var].role == Role::Output);
-        let steps: Vec<Step> = to_host.map(|&var| Step::HostOut(var)).collect();
-        self.program.body.extend(steps);
-        outputs
-    }
-
-    fn copied_output(&mut self, value: ValueId, home: VarId) -> VarId {
-        let shape = self.shape(value);
-        let layout = crate::layouts::without_copies(&self.program.vars[home].home, &shape);
-        let name = format!("{}.out", self.base_name(value));
-        let var = self.push_var(&name, self.dtype(value), shape.clone(), &layout, Role::Output);
-        self.pending.push(Copy {
-            src: home,
-            dsts: SmallVec::from_slice(&[var]),
-            map: CopyMap::identity(&shape),
-        });
         var
     }
 
@@ -309,11 +270,11 @@ impl Emitter<'_> {
             return home;
         }
         let node = self.scope.node;
-        if let Some((var, last)) = self.scope.fetched.get_mut(&(value, wanted.clone())) {
-            if is_worth_keeping(&self.program.vars[*var], *last, node) {
-                *last = node;
-                return *var;
-            }
+        if let Some((var, last)) = self.scope.fetched.get_mut(&(value, wanted.clone()))
+            && is_worth_keeping(&self.program.vars[*var], *last, node)
+        {
+            *last = node;
+            return *var;
         }
         let name = format!("{}.at", self.base_name(value));
         let var = self.temp(&name, self.dtype(value), shape.clone(), &wanted);

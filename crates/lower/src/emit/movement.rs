@@ -101,7 +101,7 @@ impl Emitter<'_> {
         let src = if is_flat(&self.program.vars[home].home, &shape) {
             home
         } else {
-            let layout = flat(&shape, self.dtype(operand), self.program.tiles, self.options.min_tile_bytes);
+            let layout = flat(&shape, self.dtype(operand), self.working_tiles(), self.options.min_tile_bytes);
             self.fetch(operand, &layout)
         };
         let label = self.label(node);

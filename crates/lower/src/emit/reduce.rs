@@ -118,7 +118,7 @@ impl Emitter<'_> {
         let longest = axes.iter().copied().max_by_key(|&axis| shape[axis]).expect("a reduction has axes");
         let rest: Shape =
             (0..shape.rank()).map(|dim| if axes.contains(&dim) { 1 } else { shape[dim] }).collect();
-        let share = (u64::from(self.program.tiles) / groups).max(1) as u32;
+        let share = (u64::from(self.working_tiles()) / groups).max(1) as u32;
         let inner = balanced(&rest, dtype, share, self.options.min_tile_bytes);
         let mut grid = Grid { base: 0, axes: SmallVec::new() };
         grid.axes.push(Axis { extent: groups as u32, stride: inner.grid.len() as u32 });

@@ -18,6 +18,7 @@ mod print;
 mod reduce;
 mod scatter;
 mod search;
+mod sparse;
 mod spread;
 mod window;
 
@@ -32,6 +33,8 @@ pub use print::print_plan;
 pub(crate) use reduce::total_dtype;
 pub use reduce::{stages_for, stages_for_axes};
 pub use scatter::{ScatterPlan, UPDATES};
+pub use sparse::SparsePlan;
+pub(crate) use sparse::{COLUMNS, Sizes};
 pub(crate) use window::{window_kernel, window_source};
 
 use crate::Options;
@@ -42,6 +45,7 @@ use pando_machine::{Chip, Machine, MatrixRate};
 use pando_tile::message::is_flat;
 use pando_tile::{Layout, Span, VertexCost};
 use rustc_hash::FxHashMap;
+use spread::Sharing;
 
 /// How a node is computed. Operations not listed have one way.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +57,7 @@ pub enum Method {
     Gather(GatherPlan),
     Scatter(ScatterPlan),
     Sort(SortPlan),
+    Sparse(SparsePlan),
     /// Plans of the functions that a branch or loop runs, in the order of [`Op::funcs`].
     Control(Vec<Plan>),
     /// In the vertex of the operation that uses it.
@@ -138,6 +143,8 @@ impl Planner<'_> {
             Op::ReduceWindow(window) => self.reduce_window(window, node),
             Op::Scan(scan) => self.scan(scan, node),
             Op::Sort(sort) => self.sort(sort, node),
+            Op::Call(_) if node.operands.len() == 2 => self.rounding(node),
+            Op::Call(_) => self.sparse_matmul(node),
             Op::If { then_func, else_func } => self.branch(*then_func, *else_func, node),
             Op::Repeat { body, .. } => self.repeat(*body, node),
             Op::While { cond, body } => self.while_loop(*cond, *body, node),
@@ -186,7 +193,9 @@ impl Planner<'_> {
         } else if partition && self.small_block(&wanted, value) {
             without_copies(&wanted, &shape)
         } else if partition {
-            self.shared_out(&wanted, value)
+            // Weights have many small pieces; of an input, who sends most takes longest.
+            let ratio = if constant { (9, 8) } else { (1, 1) };
+            self.shared_out_by(&wanted, value, Sharing { ratio, fine: true })
         } else {
             self.balanced(&shape, self.dtype(value))
         }
@@ -194,8 +203,7 @@ impl Planner<'_> {
 
     /// The first layout of a value; that of its family if there is one.
     fn lay_out(&mut self, value: ValueId, layout: Layout) {
-        self.families.decide(value, &layout, &self.shape(value), self.tiles());
-        let home = self.families.layout(value).cloned().unwrap_or(layout);
+        let home = self.family_layout(value, layout);
         self.plan.layouts[value] = Some(home);
     }
 
@@ -238,9 +246,18 @@ impl Planner<'_> {
             Err(Some(value)) => without_copies(&self.settled(value), &shape),
             Err(None) => self.balanced(&shape, self.dtype(result)),
         };
-        self.families.decide(result, &layout, &shape, self.tiles());
-        let layout = self.families.layout(result).cloned().unwrap_or(layout);
+        let layout = self.family_layout(result, layout);
         node.operands.iter().for_each(|&operand| self.want(operand, &layout));
+        self.set(node, layout);
+        Method::Direct
+    }
+
+    /// Where the operand lies, with the seed everywhere.
+    fn rounding(&mut self, node: &Node) -> Method {
+        let (x, seed) = (node.operands[0], node.operands[1]);
+        let layout = without_copies(&self.settled(x), &self.shape(x));
+        self.want(seed, &everywhere(&layout, &self.shape(seed)));
+        self.settled(seed);
         self.set(node, layout);
         Method::Direct
     }

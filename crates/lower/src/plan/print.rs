@@ -65,11 +65,21 @@ fn print_method(method: &Method) -> String {
         Method::Conv(plan) => {
             let [input, kernel, batch, height, width, output] = plan.parts;
             format!(
-                "  {} split input_channels={input} kernel={kernel} batch={batch} field={height}x{width} output_channels={output}{} cycles={} temporary={}",
+                "  {} by {} split input_channels={input} kernel={kernel} batch={batch} field={height}x{width} output_channels={output}{} cycles={} temporary={}",
                 plan.attrs.method.name(),
+                plan.vertex,
                 print_stages(&plan.stages),
                 plan.cost.cycles(),
                 plan.cost.temporary_bytes
+            )
+        }
+        Method::Sparse(plan) => {
+            let [columns, batch, rows] = plan.parts;
+            format!(
+                "  split columns={columns} batch={batch} rows={rows} partials={}{} cycles={}",
+                plan.partials,
+                print_stages(&plan.stages),
+                plan.cycles
             )
         }
         Method::Scatter(plan) => {

@@ -46,18 +46,17 @@ fn run(program: &Program, value: impl Fn(VarId) -> Option<Tensor>, outputs: &[Va
 }
 
 /// Panics unless the program is valid, sound under every checker, and equal to its text.
-pub fn assert_sound(compiled: &Compiled, what: &str) {
+pub fn assert_sound(compiled: &Compiled, machine: &Machine, what: &str) {
     let program = &compiled.emitted.program;
     let text = pando_tile::print(program);
     if let Err(problem) = pando_tile::validate(program) {
         panic!("{what}: {}\n{text}", problem.message);
     }
     assert_eq!(check::check(program), Vec::<String>::new(), "{what}\n{text}");
-    assert_eq!(
-        check::check_placement(program, &compiled.placed.placement),
-        Vec::<String>::new(),
-        "{what}\n{text}"
-    );
+    let (placement, chip) = (&compiled.placed.placement, &machine.chip);
+    assert_eq!(check::check_placement(program, placement, chip), Vec::<String>::new(), "{what}\n{text}");
+    let room = check::check_room(program, placement, chip);
+    assert_eq!(room.is_empty(), compiled.fit.fits, "{what}: {room:?}\n{text}");
     let parsed =
         pando_tile::parse(&text, "printed").unwrap_or_else(|error| panic!("{what}: {error}\n{text}"));
     assert_eq!(pando_tile::print(&parsed), text, "{what}: text changes when read back");

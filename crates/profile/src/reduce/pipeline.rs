@@ -2,18 +2,21 @@
 //! is in a stage, others are in the other stages, so runs follow one another at the pace of the slowest.
 
 use super::{cycles_by_kind, operations};
-use crate::schema::{Cycles, Profile, Stage, StepKind, Totals};
+use crate::schema::{Cycles, HostIo, Profile, Stage, Step, StepKind, Totals};
 
 /// The profile of a pipeline from those of its stages, in order. Memory, variables and fit are those of the stage that
-/// is fullest. What one chip sends another receives at the same time: in the sum it counts once.
+/// is fullest. What one chip sends another receives at the same time: in the sum it counts once. `iterations` of a call
+/// are what the stages' programs loop over, 0 if they do not; then a call lasts until the last iteration has left the
+/// last stage.
 ///
 /// # Panics
 /// Without a stage.
-pub fn pipeline(stages: Vec<Profile>) -> Profile {
-    let uses: Vec<Stage> = stages.iter().map(stage).collect();
+pub fn pipeline(stages: Vec<Profile>, iterations: u64) -> Profile {
+    let uses: Vec<Stage> = stages.iter().map(|profile| stage(profile, iterations)).collect();
     let fullest = (0..stages.len()).max_by_key(|&at| (stages[at].fit.used_bytes, std::cmp::Reverse(at)));
     let fullest = fullest.expect("a pipeline has a stage");
     let totals: Vec<Totals> = stages.iter().map(|stage| stage.totals.clone()).collect();
+    let host_io = one_after_another(&stages, iterations);
     let mut whole = stages[fullest].clone();
     whole.steps = Vec::new();
     whole.stages = Vec::new();
@@ -30,21 +33,53 @@ pub fn pipeline(stages: Vec<Profile>) -> Profile {
         whole.stages.push(uses);
         whole.steps.extend(stage.steps);
     }
-    let receives = |step: &crate::schema::Step| step.kind == StepKind::Links && step.received_bytes > 0;
     whole.steps.iter_mut().filter(|step| receives(step)).for_each(|step| step.times = 0);
     whole.fit.fits = whole.stages.iter().all(|stage| stage.fits);
     whole.operations = operations(&whole.steps);
     whole.totals = sum(&totals, &whole);
+    whole.host_io = host_io;
+    if iterations > 0 {
+        let first = host_io.host_cycles.saturating_add(host_io.chip_cycles);
+        let others = host_io.period_cycles.saturating_mul(iterations - 1);
+        whole.totals.cycles = first.saturating_add(others);
+        whole.totals.seconds = whole.seconds(whole.totals.cycles);
+    }
     whole
 }
 
-fn stage(profile: &Profile) -> Stage {
+/// Iterations at the pace of the slowest stage, each through all stages.
+fn one_after_another(stages: &[Profile], iterations: u64) -> HostIo {
+    let received = |profile: &Profile| {
+        let steps = profile.steps.iter().filter(|step| receives(step));
+        steps.fold(0u64, |sum, step| sum.saturating_add(step.total_cycles())) / iterations.max(1)
+    };
+    let twice = stages.iter().map(received).fold(0, u64::saturating_add);
+    let sum = |value: fn(&HostIo) -> u64| {
+        stages.iter().map(|stage| value(&stage.host_io)).fold(0, u64::saturating_add)
+    };
+    HostIo {
+        iterations,
+        period_cycles: stages.iter().map(|stage| stage.host_io.period_cycles).max().unwrap_or(0),
+        latency_cycles: sum(|io| io.latency_cycles).saturating_sub(twice),
+        host_cycles: sum(|io| io.host_cycles),
+        chip_cycles: sum(|io| io.chip_cycles).saturating_sub(twice),
+        ..stages[0].host_io
+    }
+}
+
+/// Whether a step takes in what another chip sends.
+fn receives(step: &Step) -> bool {
+    step.kind == StepKind::Links && step.received_bytes > 0
+}
+
+fn stage(profile: &Profile, iterations: u64) -> Stage {
+    let times = iterations.max(1);
     Stage {
         first_step: 0,
         steps: profile.steps.len() as u32,
-        cycles: profile.totals.cycles,
-        link_cycles: profile.totals.parts.links,
-        flops: profile.totals.flops,
+        cycles: if iterations > 0 { profile.host_io.period_cycles } else { profile.totals.cycles },
+        link_cycles: profile.totals.parts.links / times,
+        flops: profile.totals.flops / times,
         max_used: profile.fit.used_bytes,
         always_live: profile.memory.always_live,
         fits: profile.fit.fits,

@@ -21,6 +21,11 @@ pub fn fullest(profile: &Profile, style: Style, out: &mut String) {
     if let Some(gaps) = memory.gap_bytes {
         rows.push(row("  gaps between addresses".into(), gaps));
     }
+    for region in &memory.regions {
+        let share = region.used as f64 / region.bytes.max(1) as f64;
+        let name = format!("  {} region, of {}", region.name, bytes(region.bytes));
+        rows.push(vec![name, bytes(region.used), percent(share), bar(share)]);
+    }
     if !profile.fit.largest.is_empty() {
         rows.push(vec!["largest variables there".into()]);
         rows.extend(

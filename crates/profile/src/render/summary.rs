@@ -3,6 +3,7 @@
 use super::columns::{Align, aligned, shortened};
 use super::units::{amount, bytes, count, duration, energy, percent, price, rate};
 use super::{Style, Tone, line};
+use crate::reduce::bound;
 use crate::schema::{Fit, Profile, SERVICE_YEARS};
 
 pub fn verdict(profile: &Profile, style: Style, out: &mut String) {
@@ -28,8 +29,16 @@ pub fn verdict(profile: &Profile, style: Style, out: &mut String) {
 }
 
 fn fit(fit: &Fit, style: Style, out: &mut String) {
-    let needs =
-        format!("tile {} needs {} of {}", fit.tile, bytes(fit.used_bytes), bytes(fit.available_bytes));
+    let region = match fit.region.as_str() {
+        "" => String::new(),
+        region => format!(" of {region} memory"),
+    };
+    let needs = format!(
+        "tile {} needs {} of {}{region}",
+        fit.tile,
+        bytes(fit.used_bytes),
+        bytes(fit.available_bytes)
+    );
     let during =
         if fit.operation.is_empty() { String::new() } else { format!(" in {}", shortened(&fit.operation)) };
     if fit.fits {
@@ -48,11 +57,16 @@ pub fn speed(profile: &Profile, out: &mut String) {
     let totals = &profile.totals;
     let flop_rate = if totals.seconds > 0.0 { totals.flops as f64 / totals.seconds } else { 0.0 };
     let mut rows = vec![
-        row("latency", duration(totals.seconds), format!("{} cycles a run", count(totals.cycles))),
+        row("latency", duration(profile.latency_s()), cycles(profile)),
         row(
             "throughput",
             format!("{} items/s", amount(profile.throughput_per_s())),
-            format!("{} a run and replica{}", items(profile.items_per_run), pace(profile)),
+            format!(
+                "{} a {} and replica{}",
+                items(profile.items_per_run),
+                call_or_run(profile),
+                pace(profile)
+            ),
         ),
         row(
             "computing",
@@ -62,9 +76,15 @@ pub fn speed(profile: &Profile, out: &mut String) {
         row(
             "host",
             bytes(totals.host_in_bytes.saturating_add(totals.host_out_bytes)),
-            format!("a run: {} in, {} out", bytes(totals.host_in_bytes), bytes(totals.host_out_bytes)),
+            format!(
+                "a {}: {} in, {} out",
+                call_or_run(profile),
+                bytes(totals.host_in_bytes),
+                bytes(totals.host_out_bytes)
+            ),
         ),
     ];
+    rows.extend(iterations(profile));
     if let Some(joules) = totals.energy_j_per_item {
         rows.push(row("energy", energy(joules), "an item".into()));
     }
@@ -77,12 +97,56 @@ pub fn speed(profile: &Profile, out: &mut String) {
     }
 }
 
-/// What sets the pace of a pipeline.
-fn pace(profile: &Profile) -> String {
-    match profile.stages.is_empty() {
-        true => String::new(),
-        false => format!(", a run every {}", duration(profile.period_s())),
+fn cycles(profile: &Profile) -> String {
+    match profile.host_io.iterations {
+        0 => format!("{} cycles a run", count(profile.totals.cycles)),
+        1 => "of a call with one iteration".into(),
+        _ => "of an iteration, from its first byte to its last result".into(),
     }
+}
+
+/// What sets the pace of a pipeline, or of a call's iterations.
+fn pace(profile: &Profile) -> String {
+    let period = match (profile.host_io.iterations, profile.stages.is_empty()) {
+        (0, true) => return String::new(),
+        (0, false) => profile.period_s(),
+        _ => profile.seconds(profile.host_io.period_cycles),
+    };
+    let (what, bound) =
+        (if profile.host_io.iterations > 0 { "an iteration" } else { "a run" }, bound(profile));
+    let bound = if bound.is_empty() { String::new() } else { format!(", bound by {bound}") };
+    format!(", {what} every {}{bound}", duration(period))
+}
+
+/// A call of several iterations, and how much of the host's transfers is hidden behind work.
+fn iterations(profile: &Profile) -> Option<Vec<String>> {
+    let io = &profile.host_io;
+    if io.iterations == 0 {
+        return None;
+    }
+    let call = profile.period_s() + profile.seconds(io.call_cycles);
+    let tiles = match io.io_tiles {
+        0 => "no I/O tiles, so transfers wait for work and work for them".to_string(),
+        n => {
+            let hidden: u64 =
+                profile.steps.iter().map(|step| step.hidden_cycles.saturating_mul(step.times)).sum();
+            let all = io.host_cycles.saturating_mul(io.iterations).max(1);
+            format!(
+                "{n} I/O tiles, behind which {} of the transfers are hidden",
+                percent(hidden as f64 / all as f64)
+            )
+        }
+    };
+    let remark = format!(
+        "{} iterations, {} to start; {tiles}",
+        count(io.iterations),
+        duration(profile.seconds(io.call_cycles))
+    );
+    Some(row("a call", duration(call), remark))
+}
+
+fn call_or_run(profile: &Profile) -> &'static str {
+    if profile.host_io.iterations > 0 { "call" } else { "run" }
 }
 
 fn whose(profile: &Profile) -> String {

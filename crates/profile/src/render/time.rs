@@ -7,7 +7,7 @@ use crate::reduce::costliest as costliest_operations;
 use crate::schema::{Cycles, Operation, Profile};
 
 pub fn by_kind(profile: &Profile, style: Style, out: &mut String) {
-    let whole = profile.totals.cycles;
+    let whole = profile.totals.parts.total();
     let mut rows = vec![["time", "cycles", "time", "share", ""].map(String::from).to_vec()];
     for (name, cycles) in profile.totals.parts.named().into_iter().filter(|&(_, cycles)| cycles > 0) {
         let share = share(cycles, whole);
@@ -27,7 +27,7 @@ pub fn by_kind(profile: &Profile, style: Style, out: &mut String) {
 const MOST: usize = 10;
 
 pub fn costliest(profile: &Profile, style: Style, out: &mut String) {
-    let whole = profile.totals.cycles;
+    let whole = profile.totals.parts.total();
     let shown = costliest_operations(&profile.operations, MOST);
     let heading = ["costliest operations", "cycles", "time", "share", "tiles", "mostly"];
     let mut rows = vec![heading.map(String::from).to_vec()];

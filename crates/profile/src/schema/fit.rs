@@ -8,10 +8,14 @@ pub struct Fit {
     pub fits: bool,
     /// The fullest tile.
     pub tile: u32,
-    /// Bytes needed there.
+    /// Bytes needed there, with the gaps between variables.
     pub used_bytes: u64,
     /// Bytes that a tile has for them.
     pub available_bytes: u64,
+    /// The region of a tile's memory that is too small, `executable` or `interleaved`; then both numbers above are of it.
+    /// Empty if the program fits.
+    #[serde(default)]
+    pub region: String,
     /// `used_bytes` beyond `available_bytes`; 0 if it fits.
     pub over_bytes: u64,
     /// The operation during which that tile is fullest.

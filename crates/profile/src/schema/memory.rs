@@ -28,6 +28,12 @@ pub struct Memory {
     /// Bytes between variables' addresses on the fullest tile that no live variable occupies; none if
     /// variables have no addresses.
     pub gap_bytes: Option<u64>,
+    /// Bytes used on the tile with most, gaps included, at any time; none if variables have no addresses.
+    #[serde(default)]
+    pub max_used_with_gaps: Option<u64>,
+    /// The regions of the fullest tile's memory; empty if variables have no addresses.
+    #[serde(default)]
+    pub regions: Vec<Region>,
 }
 
 /// What bytes are used for.
@@ -44,8 +50,20 @@ pub struct MemoryByCategory {
     pub vertex_state: u64,
     /// Send and receive instructions.
     pub exchange_code: u64,
+    /// Headers and code of packets to and from the host.
+    pub host_code: u64,
     /// Stacks of workers and supervisor.
     pub stacks: u64,
+}
+
+/// A region of a tile's memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Region {
+    /// `executable`, which holds code, vertex state, stacks and variables, or `interleaved`, which holds variables.
+    pub name: String,
+    pub bytes: u64,
+    /// Bytes used at any time, gaps included.
+    pub used: u64,
 }
 
 /// Consecutive tiles with equal bytes.
@@ -56,6 +74,9 @@ pub struct TileRun {
     pub count: u32,
     /// Bytes on each of them.
     pub bytes: u64,
+    /// Bytes between the addresses that the tile uses at any time; 0 if variables have no addresses.
+    #[serde(default)]
+    pub bytes_with_gaps: u64,
 }
 
 /// What a variable is for.
@@ -100,13 +121,14 @@ impl MemoryByCategory {
     }
 
     /// The categories with their names, variables first.
-    pub fn named(&self) -> [(&'static str, u64); 6] {
+    pub fn named(&self) -> [(&'static str, u64); 7] {
         [
             ("always live", self.always_live),
             ("temporaries", self.temporary),
             ("code", self.code),
             ("vertex state", self.vertex_state),
             ("exchange code", self.exchange_code),
+            ("host packets", self.host_code),
             ("stacks", self.stacks),
         ]
     }

@@ -4,12 +4,14 @@
 //! Bytes, cycles and operations are whole numbers that saturate at `u64::MAX` and never wrap.
 
 mod fit;
+mod host;
 mod memory;
 mod stage;
 mod step;
 
 pub use fit::{Fit, VarUse};
-pub use memory::{Memory, MemoryByCategory, TileRun, VarLife, VarRole};
+pub use host::HostIo;
+pub use memory::{Memory, MemoryByCategory, Region, TileRun, VarLife, VarRole};
 pub use stage::Stage;
 pub use step::{Cycles, Operation, Step, StepKind};
 
@@ -32,7 +34,7 @@ pub struct Profile {
     pub system: SystemInfo,
     /// Chips that run the program side by side, each on its own data.
     pub replicas: u64,
-    /// Items (samples, tokens, …) that one replica handles in one run of the body.
+    /// Items (samples, tokens, …) that one replica handles in one run of the body, all its iterations together.
     pub items_per_run: u64,
     /// In the order of the program, loop bodies once.
     pub steps: Vec<Step>,
@@ -43,6 +45,8 @@ pub struct Profile {
     #[serde(default)]
     pub stages: Vec<Stage>,
     pub totals: Totals,
+    #[serde(default)]
+    pub host_io: HostIo,
     pub memory: Memory,
     /// Every variable that is ever used, in the program's order.
     pub variables: Vec<VarLife>,
@@ -74,7 +78,7 @@ pub struct SystemInfo {
 pub struct Totals {
     /// Tile clock cycles of one run.
     pub cycles: u64,
-    /// The same in seconds: the latency of a run.
+    /// The same in seconds.
     pub seconds: f64,
     /// The cycles by kind.
     pub parts: Cycles,
@@ -114,15 +118,26 @@ pub struct Trust {
 impl Profile {
     /// Items per second of all replicas together.
     pub fn throughput_per_s(&self) -> f64 {
-        let period_s = self.period_s();
+        let period_s = self.period_s() + self.seconds(self.host_io.call_cycles);
         if period_s <= 0.0 { 0.0 } else { self.replicas as f64 * self.items_per_run as f64 / period_s }
     }
 
-    /// Seconds from the start of a run to that of the next one.
+    /// Seconds from the start of a run to that of the next one, without what a call costs. Where a pipeline is given a
+    /// number of iterations a call, it is filled and emptied in each.
     pub fn period_s(&self) -> f64 {
         match self.stages.iter().map(|stage| stage.cycles).max() {
-            Some(slowest) => self.seconds(slowest),
-            None => self.totals.seconds,
+            Some(slowest) if self.host_io.iterations == 0 => self.seconds(slowest),
+            _ => self.totals.seconds,
+        }
+    }
+
+    /// Seconds from the start of an iteration's first transfer to the end of its last one; of a call of one iteration
+    /// with what the call costs.
+    pub fn latency_s(&self) -> f64 {
+        match self.host_io.iterations {
+            0 => self.totals.seconds,
+            1 => self.seconds(self.host_io.latency_cycles.saturating_add(self.host_io.call_cycles)),
+            _ => self.seconds(self.host_io.latency_cycles),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What one stage of a pipeline, a chip of its own, does in one run.
+/// What one stage of a pipeline, a chip of its own, does in one iteration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stage {
     /// Index of its first step.

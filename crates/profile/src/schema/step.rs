@@ -70,10 +70,16 @@ pub struct Step {
     pub messages: u64,
     /// Bytes to or from the host.
     pub host_bytes: u64,
+    /// Cycles of the transfer that pass beside other steps and are in none of the cycles above.
+    #[serde(default)]
+    pub hidden_cycles: u64,
     /// Bytes on the fullest tile while the step runs, code and stacks included.
     pub live_bytes_peak: u64,
     /// That tile.
     pub live_peak_tile: u32,
+    /// Bytes of variables that do not always live on `memory.max_tile`, the fullest of the whole run, while the step runs.
+    #[serde(default)]
+    pub temporary_bytes: u64,
 }
 
 /// Steps of one operation with their repetitions. A step belongs to the operation that stands before the
@@ -146,8 +152,10 @@ impl Step {
             local_bytes: 0,
             messages: 0,
             host_bytes: 0,
+            hidden_cycles: 0,
             live_bytes_peak: 0,
             live_peak_tile: 0,
+            temporary_bytes: 0,
         }
     }
 

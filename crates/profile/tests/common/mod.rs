@@ -1,8 +1,8 @@
 //! A small profile whose sums were made by hand.
 
 use pando_profile::{
-    Cycles, Fit, Memory, MemoryByCategory, Profile, Step, StepKind, SystemInfo, TileRun, Totals, Trust,
-    VarLife, VarRole, VarUse,
+    Cycles, Fit, Memory, MemoryByCategory, Profile, Region, Step, StepKind, SystemInfo, TileRun, Totals,
+    Trust, VarLife, VarRole, VarUse,
 };
 
 /// 2 × 1000 cycles of compute, 500 + 64 of exchange, 436 of waiting for the host: 3000 at 1 GHz.
@@ -55,6 +55,7 @@ pub fn profile() -> Profile {
         replicas: 2,
         items_per_run: 3,
         stages: Vec::new(),
+        host_io: Default::default(),
         operations: pando_profile::reduce::operations(&steps),
         totals: Totals {
             cycles: 3000,
@@ -83,6 +84,8 @@ pub fn profile() -> Profile {
             total: categories(2400, 600),
             tiles: vec![run(0, 2, 700), run(2, 1, 1000), run(3, 1, 1000)],
             gap_bytes: Some(24),
+            max_used_with_gaps: Some(1024),
+            regions: vec![region("executable", 1024, 100), region("interleaved", 1024, 924)],
         },
         variables: vec![
             var("x", 300, 0, 1, VarRole::Input),
@@ -106,7 +109,11 @@ fn categories(always_live: u64, temporary: u64) -> MemoryByCategory {
 }
 
 fn run(first_tile: u32, count: u32, bytes: u64) -> TileRun {
-    TileRun { first_tile, count, bytes }
+    TileRun { first_tile, count, bytes, bytes_with_gaps: bytes + 24 }
+}
+
+fn region(name: &str, bytes: u64, used: u64) -> Region {
+    Region { name: name.into(), bytes, used }
 }
 
 fn var(name: &str, bytes: u64, first_step: u32, last_step: u32, role: VarRole) -> VarLife {

@@ -1,20 +1,24 @@
 //! Memory of tiles over time, by category.
 
 use crate::timing::Timeline;
-use pando_machine::Chip;
-use pando_profile::{Memory, MemoryByCategory, TileRun};
+use pando_machine::{Chip, Sram};
+use pando_profile::{Memory, MemoryByCategory, Region, TileRun};
 use pando_tile::liveness::Liveness;
-use pando_tile::memory::{FixedMemory, MemoryOverTime, fixed_memory, memory_over_time};
+use pando_tile::memory::{
+    Extent, FixedMemory, MemoryOverTime, extents, fixed_memory, memory_over_time, temporaries_over_time,
+};
 use pando_tile::traffic::Traffic;
-use pando_tile::{Placement, Program, TileSums, VarId};
+use pando_tile::{Placement, Program, TileSums};
 
 /// What occupies the tiles of a program, when.
 pub struct MemoryView<'a> {
     program: &'a Program,
     live: &'a Liveness,
-    tile_bytes: u64,
     fixed: FixedMemory,
     over_time: MemoryOverTime,
+    /// Which addresses tiles use; empty without a placement.
+    extents: Vec<Extent>,
+    sram: Sram,
 }
 
 impl<'a> MemoryView<'a> {
@@ -27,7 +31,10 @@ impl<'a> MemoryView<'a> {
     ) -> Self {
         let fixed = fixed_memory(program, chip, traffic, placement);
         let over_time = memory_over_time(program, live, &fixed.total());
-        MemoryView { program, live, tile_bytes: chip.sram.bytes_per_tile, fixed, over_time }
+        let extents = placement
+            .map(|placement| extents(program, live, placement, &fixed.total(), &chip.sram))
+            .unwrap_or_default();
+        MemoryView { program, live, fixed, over_time, extents, sram: chip.sram.clone() }
     }
 
     /// Bytes and tile of the fullest tile at the worst point, and that point.
@@ -44,14 +51,19 @@ impl<'a> MemoryView<'a> {
                 (step.live_bytes_peak, step.live_peak_tile) = (bytes, tile);
             }
         }
+        let temporary = temporaries_over_time(self.program, self.live, self.worst().1);
+        for (&step, bytes) in timeline.step_of_point.iter().zip(temporary) {
+            let step = &mut timeline.steps[step as usize];
+            step.temporary_bytes = step.temporary_bytes.max(bytes);
+        }
     }
 
-    pub fn memory(&self, timeline: &Timeline, placement: Option<&Placement>) -> Memory {
+    pub fn memory(&self, timeline: &Timeline) -> Memory {
         let (max_used, max_tile, point) = self.worst();
         let fullest = self.by_category(|sums| sums.at(max_tile).into());
         let total = self.by_category(total);
         Memory {
-            tile_bytes: self.tile_bytes,
+            tile_bytes: self.sram.bytes_per_tile,
             max_used,
             max_tile,
             max_step: timeline.step_of_point.get(point as usize).copied().unwrap_or(0),
@@ -60,8 +72,10 @@ impl<'a> MemoryView<'a> {
             code: fullest.code,
             fullest,
             total,
-            tiles: self.over_time.at_worst.pieces().into_iter().map(tile_run).collect(),
-            gap_bytes: placement.map(|placement| self.gap_bytes(placement, max_tile, fullest)),
+            tiles: self.tile_runs(),
+            gap_bytes: self.extent(max_tile).map(|extent| self.used(extent).saturating_sub(max_used)),
+            max_used_with_gaps: self.extents.iter().map(|extent| self.used(extent)).max(),
+            regions: self.extent(max_tile).map(|extent| self.regions(extent)).unwrap_or_default(),
         }
     }
 
@@ -74,6 +88,7 @@ impl<'a> MemoryView<'a> {
             code: value(&self.fixed.code),
             vertex_state: value(&self.fixed.vertex_state),
             exchange_code: value(&self.fixed.exchange_code),
+            host_code: value(&self.fixed.host_code),
             stacks: value(&self.fixed.stacks),
         };
         // Everything at the worst point that is none of the above.
@@ -81,28 +96,62 @@ impl<'a> MemoryView<'a> {
         out
     }
 
-    /// Addresses of the tile's variables, first to last, less the bytes that live at the worst point.
-    fn gap_bytes(&self, placement: &Placement, tile: u32, fullest: MemoryByCategory) -> u64 {
-        let used = |id: &VarId| self.live.ranges[*id].is_some();
-        let begin =
-            self.program.vars.ids().filter(used).map(|id| placement.offset_bytes[id]).min().unwrap_or(0);
-        let end_on_tile = |id: VarId| {
-            let var = &self.program.vars[id];
-            let coordinates = var.home.grid.coordinates_of(tile)?;
-            Some(placement.offset_bytes[id].saturating_add(var.tile_bytes(&coordinates)))
-        };
-        let end = self.program.vars.ids().filter(used).filter_map(end_on_tile).max().unwrap_or(begin);
-        (end - begin).saturating_sub(fullest.always_live.saturating_add(fullest.temporary))
+    /// Bytes at the worst point, and between addresses, on the common pieces of both.
+    fn tile_runs(&self) -> Vec<TileRun> {
+        let pieces = self.over_time.at_worst.pieces();
+        let ends = |first: u32, count: u32| [first, first + count];
+        let live = pieces.iter().flat_map(|&(first, count, _)| ends(first, count));
+        let used = self.extents.iter().flat_map(|extent| ends(extent.first_tile, extent.count));
+        let mut bounds: Vec<u32> = live.chain(used).collect();
+        bounds.sort_unstable();
+        bounds.dedup();
+        let (mut live, mut used) = (pieces.iter().peekable(), self.extents.iter().peekable());
+        let mut runs: Vec<TileRun> = Vec::new();
+        for (&first, &end) in bounds.iter().zip(bounds.iter().skip(1)) {
+            while live.next_if(|piece| piece.0 + piece.1 <= first).is_some() {}
+            while used.next_if(|extent| extent.first_tile + extent.count <= first).is_some() {}
+            let bytes = live.peek().filter(|piece| piece.0 <= first).map_or(0, |piece| unsigned(piece.2));
+            let with_gaps = used.peek().filter(|extent| extent.first_tile <= first);
+            let bytes_with_gaps = with_gaps.map_or(0, |extent| self.used(extent));
+            match runs.last_mut() {
+                Some(last)
+                    if (last.bytes, last.bytes_with_gaps) == (bytes, bytes_with_gaps)
+                        && last.first_tile + last.count == first =>
+                {
+                    last.count += end - first;
+                }
+                _ => runs.push(TileRun { first_tile: first, count: end - first, bytes, bytes_with_gaps }),
+            }
+        }
+        runs.retain(|run| run.bytes > 0);
+        runs
+    }
+
+    fn extent(&self, tile: u32) -> Option<&Extent> {
+        self.extents
+            .iter()
+            .find(|extent| (extent.first_tile..extent.first_tile + extent.count).contains(&tile))
+    }
+
+    /// Bytes in both regions, gaps included.
+    fn used(&self, extent: &Extent) -> u64 {
+        let (executable, interleaved) = extent.regions(&self.sram);
+        executable.saturating_add(interleaved)
+    }
+
+    fn regions(&self, extent: &Extent) -> Vec<Region> {
+        let (executable, interleaved) = extent.regions(&self.sram);
+        let region = |name: &str, bytes, used| Region { name: name.into(), bytes, used };
+        vec![
+            region("executable", self.sram.executable_bytes, executable),
+            region("interleaved", self.sram.interleaved_bytes, interleaved),
+        ]
     }
 }
 
 /// Sum over tiles; wide, since a hostile program's variables may exceed 64 bits together.
 fn total(sums: &TileSums) -> i128 {
     sums.pieces().iter().map(|&(_, count, value)| i128::from(count) * i128::from(value)).sum()
-}
-
-fn tile_run((first_tile, count, bytes): (u32, u32, i64)) -> TileRun {
-    TileRun { first_tile, count, bytes: unsigned(bytes) }
 }
 
 fn unsigned(bytes: i64) -> u64 {

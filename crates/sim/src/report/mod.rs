@@ -3,6 +3,7 @@
 //! In: a valid program, a machine, addresses if there are any, and whether it fits. Out: plain data.
 //! Deliberately not here: comparing with measurements; the caller may replace `trust`.
 
+mod host;
 mod memory;
 mod totals;
 mod vars;
@@ -52,7 +53,8 @@ pub fn profile_stage(
         stages: Vec::new(),
         operations: reduce::operations(&timeline.steps),
         totals: totals::totals(program, machine, &timeline.steps, items_per_run),
-        memory: view.memory(&timeline, placement),
+        host_io: host::host_io(program, &timeline),
+        memory: view.memory(&timeline),
         variables: vars::variables(program, &live, &timeline, placement),
         steps: timeline.steps,
         fit,

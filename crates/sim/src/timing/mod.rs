@@ -7,6 +7,7 @@
 //!   poplar.md section 2.6).
 //! - Adjacent steps from the host, or to it, are one transfer ([`host`]), as the vendor's compiler merges
 //!   adjacent stream copies (poplar.md section 2.6).
+//! - While a stream's body works between I/O tiles, the host's transfers of its neighbours run ([`stream`]).
 //! - A loop multiplies, the slower side of a branch counts. Nothing is charged for branching: a
 //!   supervisor's few cycles. How often a loop with a condition runs is what the program says.
 //!
@@ -16,9 +17,11 @@ mod compute;
 mod exchange;
 mod host;
 mod links;
+mod stream;
 
-pub use host::host_cycles;
+pub use host::{call_cycles, host_cycles};
 pub use links::{Hop, Linked, hop};
+pub use stream::Pace;
 
 use compute::time_compute;
 use exchange::time_exchange;
@@ -34,6 +37,8 @@ pub struct Timeline {
     pub steps: Vec<TimedStep>,
     /// For each point of the program (see [`pando_tile::liveness::points`]) the index of its step.
     pub step_of_point: Vec<u32>,
+    /// Of the last loop that the host feeds.
+    pub pace: Option<Pace>,
 }
 
 impl Timeline {
@@ -78,10 +83,13 @@ impl Timer<'_> {
             let vars = self.transfer(rest);
             match step {
                 Step::Repeat { .. } | Step::While { .. } => {
-                    step.bodies()
-                        .iter()
-                        .for_each(|&(body, count)| self.walk(body, times.saturating_mul(count)));
+                    let begin = self.timeline.steps.len();
+                    for (body, count) in step.bodies() {
+                        self.walk(body, times.saturating_mul(count));
+                    }
+                    self.await_host(step, begin, times);
                 }
+                Step::Stream { .. } => self.stream(step, times),
                 Step::If { then_body, else_body, .. } => self.branch(then_body, else_body, times),
                 Step::Compute(id) => self.compute(*id, times),
                 Step::Exchange(id) => {

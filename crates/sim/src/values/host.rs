@@ -8,10 +8,13 @@ use pando_base::{DType, Result, Shape, Tensor};
 use pando_tile::{Block, Init, Program, Role, VarId};
 use std::collections::BTreeMap;
 
-/// What the host has read, by variable; the last time counts.
+/// What the host has read, by variable.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outputs {
+    /// The last time.
     pub vars: BTreeMap<VarId, Output>,
+    /// The times before, in order; empty unless asked for.
+    pub earlier: BTreeMap<VarId, Vec<Output>>,
 }
 
 /// An output's blocks, tile by tile.
@@ -27,6 +30,12 @@ impl Outputs {
     /// The whole tensor of an output that the host has read.
     pub fn tensor(&self, var: VarId) -> Option<Tensor> {
         self.vars.get(&var).map(Output::tensor)
+    }
+
+    /// The whole tensors of an output that the host has read, in order; the last alone unless all were kept.
+    pub fn tensors(&self, var: VarId) -> Vec<Tensor> {
+        let earlier = self.earlier.get(&var).into_iter().flatten();
+        earlier.chain(self.vars.get(&var)).map(Output::tensor).collect()
     }
 }
 
@@ -62,6 +71,7 @@ impl Runner<'_> {
 
     pub(super) fn host_in(&mut self, var: VarId) -> Result<()> {
         let tensor = self.given(var)?;
+        self.asked[var] += 1;
         spread(self.program, var, &tensor, &mut self.tiles);
         Ok(())
     }
@@ -84,14 +94,18 @@ impl Runner<'_> {
             }
             blocks.push((piece.block.clone(), piece.data.clone()));
         }
-        self.outputs.vars.insert(id, Output { dtype: var.dtype, shape: var.shape.clone(), blocks });
+        let output = Output { dtype: var.dtype, shape: var.shape.clone(), blocks };
+        let before = self.outputs.vars.insert(id, output);
+        if self.keep_all {
+            self.outputs.earlier.entry(id).or_default().extend(before);
+        }
         Ok(())
     }
 
     /// The tensor from outside, checked.
     fn given(&self, id: VarId) -> Result<Tensor> {
         let var = &self.program.vars[id];
-        let tensor = (self.inputs)(id).ok_or_else(|| errors::missing_input(var))?;
+        let tensor = (self.inputs)(id, self.asked[id]).ok_or_else(|| errors::missing_input(var))?;
         if tensor.dtype() != var.dtype || *tensor.shape() != var.shape {
             return Err(errors::wrong_input(var, &tensor));
         }

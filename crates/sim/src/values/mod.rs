@@ -16,7 +16,7 @@ pub use host::{Output, Outputs};
 
 use crate::errors;
 use exchange::Planned;
-use pando_base::{Result, Tensor};
+use pando_base::{Result, SideTable, Tensor};
 use pando_tile::validate::validate;
 use pando_tile::{ComputeSetId, ExchangeId, Program, Step, VarId};
 use rustc_hash::FxHashMap;
@@ -31,11 +31,13 @@ pub struct RunOptions {
     pub strict: bool,
     /// Programs that need more bytes than this, by an estimate, are refused.
     pub max_bytes: u64,
+    /// Keep what the host has read each time, not only the last.
+    pub keep_all: bool,
 }
 
 impl Default for RunOptions {
     fn default() -> Self {
-        RunOptions { strict: false, max_bytes: 8 << 30 }
+        RunOptions { strict: false, max_bytes: 8 << 30, keep_all: false }
     }
 }
 
@@ -50,11 +52,26 @@ pub fn run(
     inputs: impl Fn(VarId) -> Option<Tensor>,
     options: &RunOptions,
 ) -> Result<Outputs> {
+    run_items(program, |var, _| inputs(var), options)
+}
+
+/// The same for a host that writes something else each time: `inputs` is also told how often it has been asked for
+/// this variable before.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_items(
+    program: &Program,
+    inputs: impl Fn(VarId, u64) -> Option<Tensor>,
+    options: &RunOptions,
+) -> Result<Outputs> {
     validate(program)?;
     store::check_size(program, options)?;
     let mut runner = Runner {
         program,
         inputs: &inputs,
+        asked: SideTable::default(),
+        keep_all: options.keep_all,
         tiles: store::allocate(program, options.strict),
         works: FxHashMap::default(),
         plans: FxHashMap::default(),
@@ -71,7 +88,10 @@ const MAX_TRIPS: u64 = 1 << 32;
 
 struct Runner<'a> {
     program: &'a Program,
-    inputs: &'a dyn Fn(VarId) -> Option<Tensor>,
+    inputs: &'a dyn Fn(VarId, u64) -> Option<Tensor>,
+    /// How often the host has written each variable.
+    asked: SideTable<VarId, u64>,
+    keep_all: bool,
     /// One per tile of the program.
     tiles: Vec<Tile>,
     /// Who does what in a compute set or exchange, kept for loops.
@@ -88,12 +108,31 @@ impl Runner<'_> {
             Step::HostIn(var) => self.host_in(*var),
             Step::HostOut(var) => self.host_out(*var),
             Step::Repeat { count, body } => (0..*count).try_for_each(|_| self.steps(body)),
+            Step::Stream { .. } => self.stream(step),
             Step::If { flags, then_body, else_body } => {
                 let taken = if self.flag(flags)? { then_body } else { else_body };
                 self.steps(taken)
             }
             Step::While { cond, flags, body, .. } => self.while_loop(cond, flags, body),
         })
+    }
+
+    /// In the order of the machine: the next item is there, and the last one gone, before the work in the window.
+    fn stream(&mut self, step: &Step) -> Result<()> {
+        let Step::Stream { count, load, body, store } = step else { unreachable!("only called for these") };
+        let window = pando_tile::stream::window(self.program, step).expect("valid streams have one");
+        self.steps(load)?;
+        for item in 0..*count {
+            self.steps(&body[..window.start])?;
+            if item > 0 {
+                self.steps(store)?;
+            }
+            if item + 1 < *count {
+                self.steps(load)?;
+            }
+            self.steps(&body[window.start..])?;
+        }
+        self.steps(store)
     }
 
     fn while_loop(&mut self, cond: &[Step], flags: &[VarId], body: &[Step]) -> Result<()> {

@@ -77,6 +77,13 @@ impl<'a> Oracle<'a> {
         for step in steps {
             match step {
                 Step::Repeat { count, body } => (0..*count).for_each(|_| self.steps(body, point)),
+                Step::Stream { count, load, body, store } => (0..*count).for_each(|_| {
+                    let mut at = point;
+                    for part in [load, body, store] {
+                        self.steps(part, at);
+                        at += count_points(part);
+                    }
+                }),
                 Step::If { flags, then_body, else_body } => match self.flag(flags) {
                     true => self.steps(then_body, point),
                     false => self.steps(else_body, point + count_points(then_body)),
@@ -116,7 +123,7 @@ impl<'a> Oracle<'a> {
     fn step(&mut self, step: &Step) {
         let mut after = self.vars.clone();
         match step {
-            Step::Repeat { .. } | Step::If { .. } | Step::While { .. } => {
+            Step::Repeat { .. } | Step::Stream { .. } | Step::If { .. } | Step::While { .. } => {
                 unreachable!("loops and branches were taken apart")
             }
             Step::HostIn(var) => {

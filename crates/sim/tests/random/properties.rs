@@ -107,6 +107,7 @@ fn expanded_times_agree(program: &Program, explicit: &Program, machine: &Machine
             name: a.name.clone(),
             live_bytes_peak: a.live_bytes_peak,
             live_peak_tile: a.live_peak_tile,
+            temporary_bytes: a.temporary_bytes,
             ..b.clone()
         };
         require(*a == b, || format!("expanded step differs:\n{a:?}\n{b:?}"))?;

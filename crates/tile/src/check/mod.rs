@@ -5,11 +5,13 @@ mod exchange;
 mod locality;
 mod memory;
 mod race;
+mod stream;
 
 pub use exchange::check_exchanges;
 pub use locality::check_locality;
-pub use memory::check_placement;
+pub use memory::{check_placement, check_room};
 pub use race::check_races;
+pub use stream::check_streams;
 
 use crate::program::Program;
 
@@ -20,5 +22,6 @@ pub fn check(program: &Program) -> Vec<String> {
         findings.extend(check_races(program));
     }
     findings.extend(check_exchanges(program));
+    findings.extend(check_streams(program));
     findings
 }

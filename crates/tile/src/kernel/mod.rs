@@ -29,6 +29,7 @@ mod reduce;
 mod scan;
 mod scatter;
 mod sort;
+mod sparse;
 mod values;
 mod window;
 
@@ -78,6 +79,9 @@ pub enum Kernel {
     /// `row [1.., k], vector [k], out [1..]`: one row's dot product by a single worker (hand-written
     /// matrix–vector programs have one vertex a row).
     RowDot,
+    /// `x [n, k], values [.., s, side, side], rows [.., s], columns [.., s], out [.., n, m]`: a dense block times the
+    /// blocks of a transposed sparse matrix, which stand where rows and columns say, counted in blocks of the whole.
+    SparseMatMul,
     /// `input [n, c, spatial…], weights [o, c/groups, kernel…], out [n, o, spatial…]` on the matrix unit.
     /// Blocks are placed by their global indices: output `y` reads input `y·stride − pad + k·dilation`;
     /// what lies outside the input's *variable* counts as zero. Unfolding takes one more operand, which it
@@ -92,6 +96,8 @@ pub enum Kernel {
     Codelet(Box<Codelet>),
     /// `seed (u32[2]), out`: elements that depend on the seed and their index in the variable only.
     Random { distribution: Distribution },
+    /// `seed (u32[2]), x (f32), out (f16 or bf16)`: a neighbour, the nearer one more often.
+    Round,
     /// `in, out`: combines what lies under a window at each element of `out`. Blocks are placed as those of a
     /// convolution are; what lies outside the input's *variable* is neutral.
     ReduceWindow { func: ReduceFn, attrs: WindowAttrs },
@@ -196,6 +202,7 @@ impl Kernel {
             Kernel::Cast => "cast".into(),
             Kernel::Sigmoid => "sigmoid".into(),
             Kernel::Count => "count".into(),
+            Kernel::Round => "round".into(),
             Kernel::Update { .. } => "update".into(),
             Kernel::Map(_) => "map".into(),
             Kernel::Broadcast { .. } => "broadcast".into(),
@@ -203,6 +210,7 @@ impl Kernel {
             Kernel::Reduce { func, .. } => format!("reduce.{func}"),
             Kernel::MatMul { .. } => "matmul".into(),
             Kernel::RowDot => "rowdot".into(),
+            Kernel::SparseMatMul => "sparse_matmul".into(),
             Kernel::Conv(_) => "conv".into(),
             Kernel::Gather { .. } => "gather".into(),
             Kernel::Iota { .. } => "iota".into(),
@@ -255,12 +263,14 @@ impl Kernel {
                     &[In, Out]
                 }
             }
+            Kernel::SparseMatMul => &[In, In, In, In, Out],
             Kernel::Merge { ordered: true, .. } => &[In, In, In, In, Out, Out, Out],
             Kernel::Conv(ConvAttrs { method: ConvMethod::Unfolded, .. }) => &[In, In, Out, Out],
             Kernel::Binary(_)
             | Kernel::Compare(_)
             | Kernel::MatMul { .. }
             | Kernel::RowDot
+            | Kernel::Round
             | Kernel::Conv(_)
             | Kernel::Merge { .. }
             | Kernel::Take { .. }
@@ -302,11 +312,13 @@ impl Kernel {
                 matmul::check(batch, contract, *partials, operands)
             }
             Kernel::RowDot => dot::check(operands),
+            Kernel::SparseMatMul => sparse::check(operands),
             Kernel::Conv(attrs) => conv::check(attrs, operands),
             Kernel::Gather { axis, size } => gather::check(*axis, *size, operands),
             Kernel::Iota { axis } => movement::check_iota(*axis, operands),
             Kernel::Codelet(codelet) => codelet::check(codelet, operands),
             Kernel::Random { distribution } => random::check(*distribution, operands),
+            Kernel::Round => random::check_round(operands),
             Kernel::ReduceWindow { func, attrs } => window::check(*func, attrs, operands),
             Kernel::Scan(attrs) => scan::check(attrs, operands),
             Kernel::Scatter(attrs) => scatter::check(attrs, operands),
@@ -336,11 +348,13 @@ impl Kernel {
             Kernel::Reduce { func, axes } => reduce::run(*func, axes, args),
             Kernel::MatMul { batch, contract, partials } => matmul::run(batch, contract, *partials, args),
             Kernel::RowDot => dot::run(args),
+            Kernel::SparseMatMul => sparse::run(args),
             Kernel::Conv(attrs) => conv::run(attrs, args),
             Kernel::Gather { axis, size } => gather::run(*axis, *size, args),
             Kernel::Iota { axis } => movement::run_iota(*axis, args),
             Kernel::Codelet(codelet) => codelet::run(codelet, args),
             Kernel::Random { distribution } => random::run(*distribution, args),
+            Kernel::Round => random::run_round(args),
             Kernel::ReduceWindow { func, attrs } => window::run(*func, attrs, args),
             Kernel::Scan(attrs) => scan::run(attrs, args),
             Kernel::Scatter(attrs) => scatter::run(attrs, args),
@@ -375,10 +389,12 @@ impl Kernel {
                 matmul::cycles(batch, contract, *partials, operands, chip)
             }
             Kernel::RowDot => dot::cycles(operands, chip),
+            Kernel::SparseMatMul => sparse::cycles(operands, chip),
             Kernel::Conv(attrs) => conv::cycles(attrs, operands, chip),
             Kernel::Gather { axis, .. } => gather::cycles(*axis, operands, chip),
             Kernel::Codelet(codelet) => codelet::cycles(codelet, operands, chip),
             Kernel::Random { .. } => random::cycles(operands, chip),
+            Kernel::Round => random::round_cycles(operands, chip),
             Kernel::ReduceWindow { attrs, .. } => window::cycles(attrs, operands, chip),
             Kernel::Scan(attrs) => scan::cycles(attrs, operands, chip),
             Kernel::Scatter(attrs) => scatter::cycles(attrs, operands, chip),
@@ -386,6 +402,11 @@ impl Kernel {
             Kernel::Merge { ordered, .. } => sort::merge_cycles(*ordered, operands, chip),
             Kernel::Pick | Kernel::Take { .. } => sort::pick_cycles(operands, chip),
         }
+    }
+
+    /// Which of a convolution's vertices it is that [`Kernel::cycles`] prices.
+    pub fn conv_vertex(attrs: &ConvAttrs, operands: &[OperandType], chip: &Chip) -> &'static str {
+        conv::vertex(attrs, operands, chip)
     }
 
     /// Floating-point operations of one vertex: two per multiply–add, one per output element elsewhere,
@@ -399,6 +420,7 @@ impl Kernel {
             Kernel::Reduce { .. } => operands[0].num_elements(),
             Kernel::MatMul { batch, contract, .. } => matmul::flops(batch, contract, operands),
             Kernel::RowDot => operands[0].num_elements().saturating_mul(2),
+            Kernel::SparseMatMul => sparse::flops(operands),
             Kernel::Conv(_) => conv::flops(operands),
             Kernel::Codelet(codelet) => codelet.flops(operands),
             Kernel::ReduceWindow { attrs, .. } => window::flops(attrs, operands),
@@ -416,13 +438,32 @@ impl Kernel {
         }
     }
 
+    /// Operands that are loaded 128 bits at a time, which only the interleaved region gives in a cycle: what the matrix
+    /// unit multiplies by (hardware.md section 2, coefficient load: ld128putcs).
+    pub fn wide_operands(&self) -> &'static [usize] {
+        match self {
+            Kernel::MatMul { .. } | Kernel::Conv(_) => &[1],
+            _ => &[],
+        }
+    }
+
+    /// Pairs of operands that are accessed in one cycle and so lie in different memory elements: the matrix unit loads
+    /// inputs while it stores results (hardware.md section 2: a store in the cycle of a load, ld2xst64).
+    pub fn apart_operands(&self) -> &'static [(usize, usize)] {
+        match self {
+            Kernel::MatMul { .. } | Kernel::Conv(_) => &[(0, 2)],
+            _ => &[],
+        }
+    }
+
     /// Bytes of code that a tile needs to run this kernel, shared by all its vertices of that [`Kernel::code_name`].
     ///
     /// Assumption: 4 bytes an instruction (hardware.md section 2: 32-bit instructions), and 64 to 384 of
     /// them by how many loops and cases a kernel has.
     pub fn code_bytes(&self) -> u64 {
         match self {
-            Kernel::MatMul { .. } | Kernel::Conv(_) => 1536,
+            Kernel::MatMul { .. } | Kernel::SparseMatMul | Kernel::Conv(_) => 1536,
+            Kernel::Count => 64,
             Kernel::Reduce { .. }
             | Kernel::ReduceWindow { .. }
             | Kernel::Gather { .. }

@@ -281,7 +281,9 @@ impl Attributes {
             "cast" => Kernel::Cast,
             "sigmoid" => Kernel::Sigmoid,
             "count" => Kernel::Count,
+            "round" => Kernel::Round,
             "rowdot" => Kernel::RowDot,
+            "sparse_matmul" => Kernel::SparseMatMul,
             "broadcast" => Kernel::Broadcast { dims: self.dims("dims")? },
             "transpose" => Kernel::Transpose { perm: self.dims("perm")? },
             "matmul" => Kernel::MatMul {

@@ -54,6 +54,10 @@ impl Parser {
         self.cursor.expect_ident("replicas")?;
         self.cursor.expect("=")?;
         self.program.replicas = self.cursor.int_as("the number of replicas")?;
+        if self.cursor.eat_ident("prefetch") {
+            self.cursor.expect("=")?;
+            self.program.prefetch = self.cursor.int_as("the depth of prefetching")?;
+        }
         loop {
             if self.cursor.eat_ident("var") {
                 self.var()?;
@@ -268,8 +272,9 @@ impl Parser {
     }
 
     fn step(&mut self, depth: usize) -> Result<Step> {
-        let error =
-            self.cursor.error("expected a step: compute, exchange, host.in, host.out, repeat, if or while");
+        let error = self
+            .cursor
+            .error("expected a step: compute, exchange, host.in, host.out, repeat, stream, if or while");
         let word = self.cursor.ident("a step")?;
         match word.as_str() {
             "compute" => self.reference("cs", self.program.compute_sets.len()).map(Step::Compute),
@@ -280,6 +285,7 @@ impl Parser {
                 let count = self.cursor.int_as("the number of repetitions")?;
                 Ok(Step::Repeat { count, body: self.steps(depth + 1)? })
             }
+            "stream" => self.stream(depth),
             "if" => {
                 let flags = self.flags()?;
                 let then_body = self.steps(depth + 1)?;
@@ -296,6 +302,16 @@ impl Parser {
             }
             _ => Err(error),
         }
+    }
+
+    fn stream(&mut self, depth: usize) -> Result<Step> {
+        let count = self.cursor.int_as("the number of items")?;
+        self.cursor.expect_ident("load")?;
+        let load = self.steps(depth + 1)?;
+        self.cursor.expect_ident("work")?;
+        let body = self.steps(depth + 1)?;
+        self.cursor.expect_ident("store")?;
+        Ok(Step::Stream { count, load, body, store: self.steps(depth + 1)? })
     }
 
     fn flags(&mut self) -> Result<Flags> {

@@ -1,7 +1,7 @@
 //! Program to text.
 
 use super::kernels::print_attributes;
-use crate::program::{Copy, CopyMap, Group, Init, Program, Role, SrcIndex, Step, Var, VarId};
+use crate::program::{Copy, CopyMap, Group, Init, PREFETCH, Program, Role, SrcIndex, Step, Var, VarId};
 use crate::span::Span;
 use pando_base::Tensor;
 use std::fmt::Write;
@@ -9,7 +9,11 @@ use std::fmt::Write;
 /// The text of a program, ending in a newline.
 pub fn print(program: &Program) -> String {
     let mut out =
-        format!("program {} tiles={} replicas={}\n", quoted(&program.name), program.tiles, program.replicas);
+        format!("program {} tiles={} replicas={}", quoted(&program.name), program.tiles, program.replicas);
+    if program.prefetch != PREFETCH {
+        write!(out, " prefetch={}", program.prefetch).expect("writing to a string");
+    }
+    out.push('\n');
     for var in program.vars.values() {
         writeln!(out, "{}", print_var(var)).expect("writing to a string");
     }
@@ -127,6 +131,15 @@ fn print_steps(program: &Program, steps: &[Step], depth: usize, out: &mut String
             Step::Repeat { count, body } => {
                 writeln!(out, "{indent}repeat {count} {{").expect("writing to a string");
                 print_steps(program, body, depth + 1, out);
+                writeln!(out, "{indent}}}")
+            }
+            Step::Stream { count, load, body, store } => {
+                writeln!(out, "{indent}stream {count} load {{").expect("writing to a string");
+                print_steps(program, load, depth + 1, out);
+                writeln!(out, "{indent}}} work {{").expect("writing to a string");
+                print_steps(program, body, depth + 1, out);
+                writeln!(out, "{indent}}} store {{").expect("writing to a string");
+                print_steps(program, store, depth + 1, out);
                 writeln!(out, "{indent}}}")
             }
             Step::If { flags, then_body, else_body } => {

@@ -47,10 +47,8 @@ pub struct ExchangeCost {
     pub sent_bytes: u64,
     pub local_bytes: u64,
     pub messages: u64,
-    /// Of the tile that sends and receives most.
-    pub most_messages: u64,
-    /// Tiles that send or receive, as `(first, count)`.
-    pub partners: Vec<(u32, u32)>,
+    /// Neighbouring tiles that take part in equally many messages, as `(first, count, messages)`.
+    pub message_runs: Vec<(u32, u32, u64)>,
 }
 
 /// The exchanges of a program, those of one form looked at once.
@@ -133,19 +131,25 @@ pub fn ports_cost(ports: &[PortUse], chip: &Chip) -> ExchangeCost {
         let messages: u64 = run.iter().map(|port| port.messages).sum();
         cost.add_run(port, count, first, chip);
         cost.messages += messages;
-        cost.most_messages = run.iter().map(|port| port.messages).fold(cost.most_messages, u64::max);
-        if messages > 0 {
-            match cost.partners.last_mut() {
-                Some((begin, count)) if *begin + *count == first => *count += run.len() as u32,
-                _ => cost.partners.push((first, run.len() as u32)),
-            }
-        }
         first += run.len() as u32;
     }
+    cost.message_runs = message_runs(ports);
     if cost.cycles > 0 {
         cost.cycles += chip.exchange.setup_cycles;
     }
     cost
+}
+
+fn message_runs(ports: &[PortUse]) -> Vec<(u32, u32, u64)> {
+    let mut runs = Vec::new();
+    let mut first = 0;
+    for run in ports.chunk_by(|a, b| a.messages == b.messages) {
+        if run[0].messages > 0 {
+            runs.push((first, run.len() as u32, run[0].messages));
+        }
+        first += run.len() as u32;
+    }
+    runs
 }
 
 impl ExchangeCost {

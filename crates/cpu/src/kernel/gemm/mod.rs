@@ -17,9 +17,11 @@ mod transpose;
 mod word_tiles;
 mod words;
 
-pub use amx::{bf16_tiles, byte_tiles, is_there as has_tile_unit, three_parts_pay};
+pub use amx::{
+    Found, bf16_tiles, byte_tiles, found as tile_unit_found, is_there as has_tile_unit, three_parts_pay,
+};
 pub use pack::{Source, copy_few, copy_row, copy_rows, interleave, pack_a, pack_b, prefetch};
-pub use word_tiles::word_tiles;
+pub use word_tiles::{window_tiles, word_tiles};
 pub use words::{Word, copy_words, is_tame, pack_words, unpack_words};
 
 use crate::isa::Isa;
@@ -62,6 +64,8 @@ pub struct Tiles {
     pub kernels: &'static [TileLoop],
     /// What elements of the sides are.
     pub word: Word,
+    /// Panels hold f16 in place of words of f32.
+    pub half: bool,
     /// Numbers whose sum an operand is: see `words.rs`.
     pub parts: usize,
     /// The words of k are a multiple of it, zeros if need be. Where it is more than one, words of a are neighbours,
@@ -96,6 +100,16 @@ impl Tiles {
         k.div_ceil(self.word.steps()).next_multiple_of(self.granule)
     }
 
+    /// Words between steps of a packed panel.
+    pub fn step_words(&self) -> usize {
+        if self.half { self.columns / 2 } else { self.columns }
+    }
+
+    /// Words of a packed panel.
+    pub fn panel_words(&self, k: usize) -> usize {
+        self.parts * self.words(k) * self.step_words()
+    }
+
     /// Steps of k in a pass.
     pub fn pass(&self) -> usize {
         self.pass_words * self.word.steps()
@@ -123,6 +137,21 @@ pub fn tiles(isa: Isa) -> &'static Tiles {
 #[cfg(not(target_arch = "x86_64"))]
 pub fn tiles(_isa: Isa) -> &'static Tiles {
     &tiles::PORTABLE
+}
+
+/// The tiles of f32 whose panels are f16, if the level has them.
+#[cfg(target_arch = "x86_64")]
+pub fn f16_tiles(isa: Isa) -> Option<&'static Tiles> {
+    match isa {
+        Isa::Avx512 => Some(&tiles::AVX512_F16),
+        Isa::Avx2 if is_x86_feature_detected!("f16c") => Some(&tiles::AVX2_F16),
+        _ => None,
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub fn f16_tiles(_isa: Isa) -> Option<&'static Tiles> {
+    None
 }
 
 /// `rows` cut into tiles of nearly equal height, each at most `most`.

@@ -29,6 +29,17 @@ pub fn word_tiles(_isa: Isa, _word: Word) -> Option<&'static Tiles> {
     None
 }
 
+/// Tiles over fours of bytes that lie as words of 32 bits on both sides already: i8 on the left, u8 on the right.
+#[cfg(target_arch = "x86_64")]
+pub fn window_tiles(isa: Isa) -> Option<&'static Tiles> {
+    (isa == Isa::Avx512 && is_x86_feature_detected!("avx512vnni")).then_some(&x86::I8_WINDOWS)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub fn window_tiles(_isa: Isa) -> Option<&'static Tiles> {
+    None
+}
+
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::super::{Tile, TileLoop, Tiles, Word};
@@ -119,6 +130,14 @@ mod x86 {
         |a, b| _mm512_add_epi32(a, b)
     );
 
+    tile_of_words!(
+        i8_windows,
+        i8_windows_tile,
+        "avx512f,avx512vnni",
+        |sums, x, y| _mm512_dpbusd_epi32(sums, y, x),
+        |a, b| _mm512_add_epi32(a, b)
+    );
+
     macro_rules! by_rows {
         ($kernel:ident) => {
             [
@@ -146,6 +165,8 @@ mod x86 {
     pub static BF16: Tiles = tiles_of(&by_rows!(bf16), Word::Bf16);
     pub static I16: Tiles = tiles_of(&by_rows!(i16), Word::I16);
     pub static I8: Tiles = tiles_of(&by_rows!(i8), Word::I8);
+
+    pub static I8_WINDOWS: Tiles = tiles_of(&by_rows!(i8_windows), Word::F32);
 
     /// As the tiles of f32 with AVX2; products of pairs are added to each other, then to the sums.
     ///

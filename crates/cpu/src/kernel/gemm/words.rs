@@ -39,7 +39,8 @@ const TAME: std::ops::RangeInclusive<u32> = (127 - 48) << 23..=(127 + 48) << 23;
 /// Whether a number, its parts, and products with other such numbers are far from the ends of f32's range.
 pub fn is_tame(value: f32) -> bool {
     let magnitude = value.to_bits() & 0x7fff_ffff;
-    magnitude == 0 || TAME.contains(&magnitude)
+    // Without branches, for the vectoriser.
+    (magnitude == 0) | (magnitude.wrapping_sub(*TAME.start()) <= TAME.end() - TAME.start())
 }
 
 /// The bits of one of the bf16 whose sum is the value.
@@ -85,25 +86,98 @@ unsafe fn word_of(
 /// The elements lie in memory; `to` has room for them, and `columns` is at most a panel's.
 pub unsafe fn pack_words(from: Source, tiles: &Tiles, k: usize, columns: usize, to: *mut f32) {
     let (word, width, words) = (tiles.word, tiles.columns, tiles.words(k));
+    if tiles.half {
+        // SAFETY: passed on.
+        return unsafe { pack_halves(from, k, columns, width, to.cast()) };
+    }
     if word == Word::F32 {
         // SAFETY: passed on.
         return unsafe { pack_b(from, k, columns, width, to) };
     }
-    let steps = word.steps();
-    for part in 0..tiles.parts {
-        for index in 0..words {
-            // SAFETY: words and columns are inside the panel.
-            unsafe {
-                let to = to.add((part * words + index) * width).cast::<u32>();
-                for column in 0..columns {
-                    let place = |step: usize| {
-                        let row = index * steps + step;
-                        (row < k).then_some((row, column))
-                    };
-                    *to.add(column) = word_of(&from, (word, part), place);
-                }
-                std::slice::from_raw_parts_mut(to.add(columns), width - columns).fill(0);
+    for index in 0..words {
+        let place = to.wrapping_add(index * width).cast::<u32>();
+        // SAFETY: rows below k and their columns lie in memory; a word of each part and column has room.
+        unsafe {
+            match word {
+                Word::Bf16 => pack_pairs(from, (2 * index, k), columns, tiles, place, words * width),
+                _ => pack_integers(from, (word.steps() * index, k), columns, tiles, place),
             }
+        }
+    }
+}
+
+/// Most columns of a panel.
+const WIDTH: usize = 32;
+
+/// Words of bf16 of two rows from `first` on, in all parts, which are `distance` words apart.
+///
+/// # Safety
+/// Columns of rows below `k` lie in memory; `to` has room for a panel's columns in each part.
+unsafe fn pack_pairs(
+    from: Source,
+    (first, k): (usize, usize),
+    columns: usize,
+    tiles: &Tiles,
+    to: *mut u32,
+    distance: usize,
+) {
+    let mut lanes = [[0f32; WIDTH]; 2];
+    for (step, lanes) in lanes.iter_mut().enumerate().take(k - first.min(k)) {
+        // SAFETY: the row is below k.
+        unsafe { from.read_row(first + step, &mut lanes[..columns]) };
+    }
+    for part in 0..tiles.parts {
+        // SAFETY: as stated.
+        let to = unsafe { std::slice::from_raw_parts_mut(to.add(part * distance), tiles.columns) };
+        let [low, high] = &mut lanes;
+        for ((to, low), high) in to.iter_mut().zip(low).zip(high) {
+            let pair = [*low, *high].map(BF16::narrow);
+            *to = u32::from(pair[0]) | u32::from(pair[1]) << 16;
+            // What is left. Nothing is of an infinity, but those have one part.
+            *low -= BF16::widen(pair[0]);
+            *high -= BF16::widen(pair[1]);
+        }
+    }
+}
+
+/// Words of integers of some rows from `first` on.
+///
+/// # Safety
+/// As [`pack_pairs`], for one part.
+unsafe fn pack_integers(
+    from: Source,
+    (first, k): (usize, usize),
+    columns: usize,
+    tiles: &Tiles,
+    to: *mut u32,
+) {
+    let steps = tiles.word.steps();
+    let mask = u32::MAX >> (32 - 32 / steps);
+    // SAFETY: as stated.
+    let to = unsafe { std::slice::from_raw_parts_mut(to, tiles.columns) };
+    to.fill(0);
+    for step in 0..steps.min(k - first.min(k)) {
+        for (column, to) in to.iter_mut().enumerate().take(columns) {
+            // SAFETY: the row is below k.
+            let value = unsafe { from.read_int(first + step, column) };
+            *to |= (value as u32 & mask) << (32 / steps * step);
+        }
+    }
+}
+
+/// As f16, which `from` is.
+///
+/// # Safety
+/// As [`pack_words`].
+unsafe fn pack_halves(from: Source, k: usize, columns: usize, width: usize, to: *mut u16) {
+    for step in 0..k {
+        // SAFETY: steps and columns are inside the panel.
+        unsafe {
+            let to = to.add(step * width);
+            for column in 0..columns {
+                *to.add(column) = from.at(step, column).address.cast::<u16>().read();
+            }
+            std::slice::from_raw_parts_mut(to.add(columns), width - columns).fill(0);
         }
     }
 }

@@ -301,10 +301,10 @@ unsafe fn panels(
     let mut target = || room(lines, block.wide.1.div_ceil(panel) * panel * k.max(1));
     match right {
         RightSide::Packed(address) => {
-            let panels = block.wide.0 / panel;
+            let (panels, step) = (block.wide.0 / panel, gemm.tiles.step_words());
             let (all, before) = (gemm.tiles.words(gemm.k), gemm.tiles.words(begin));
-            let address = address.wrapping_add((panels * all + before) * panel);
-            Panels { address, panel: all * panel, step: panel as isize }
+            let address = address.wrapping_add((panels * all + before) * step);
+            Panels { address, panel: all * step, step: step as isize }
         }
         RightSide::Strided(source) if is_direct(gemm, source) => {
             // SAFETY: the block lies in the operand.

@@ -43,12 +43,11 @@ pub(super) unsafe fn run_block(
         let pass = Pass { begin, k, words, distance: words + 16 };
         // SAFETY: passed on.
         let tame = unsafe { copy_tiles(gemm, block, left, pass, rooms) };
+        let _session = tiles.begin();
         for first in (0..block.wide.1).step_by(tiles.columns) {
             let before = (block.wide.0 + first) * tiles.parts * all;
             let panel = right.wrapping_add(before + begin / tiles.word.steps() * tiles.columns);
             let mut wild = false;
-            // Ended before vectors are used: they may be slower while registers of the unit are in use.
-            let session = tiles.begin();
             for (number, index) in (block.tiles.0..block.tiles.1).enumerate() {
                 let (row, height) = (block.origin + block.split.begin(index), block.split.height(index));
                 if !tame[number] {
@@ -73,7 +72,6 @@ pub(super) unsafe fn run_block(
                 // SAFETY: a tile of the left side, a panel of the right one, and their results.
                 unsafe { tiles.kernels[height - 1](&tile) };
             }
-            drop(session);
             if wild {
                 let c = c.wrapping_add(first);
                 let columns = tiles.columns.min(block.wide.1 - first);

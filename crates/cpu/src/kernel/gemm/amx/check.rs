@@ -9,23 +9,43 @@ use pando_base::DType;
 use std::sync::OnceLock;
 use std::time::Instant;
 
+/// What there is of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// None, or none that vectors with AVX-512 BF16 stand beside.
+    Nothing,
+    /// One that the system does not let the process use.
+    Refused,
+    /// One whose products are not those of the emulation.
+    Wrong,
+    Good,
+}
+
+/// Looks once.
+pub fn found() -> Found {
+    static FOUND: OnceLock<Found> = OnceLock::new();
+    *FOUND.get_or_init(find)
+}
+
 /// Whether the processor's unit may be used, and computes what it should.
 pub fn is_there() -> bool {
-    static THERE: OnceLock<bool> = OnceLock::new();
-    *THERE.get_or_init(find)
+    found() == Found::Good
 }
 
 #[cfg(target_arch = "x86_64")]
-fn find() -> bool {
-    Isa::detect() == Isa::Avx512
-        && is_x86_feature_detected!("avx512bf16")
-        && super::processor::is_permitted()
-        && same_products(&super::PROCESSOR, &super::EMULATED)
+fn find() -> Found {
+    let vectors = Isa::detect() == Isa::Avx512 && is_x86_feature_detected!("avx512bf16");
+    match () {
+        () if !vectors || !super::processor::has_unit() => Found::Nothing,
+        () if !super::processor::is_permitted() => Found::Refused,
+        () if !same_products(&super::PROCESSOR, &super::EMULATED) => Found::Wrong,
+        () => Found::Good,
+    }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn find() -> bool {
-    false
+fn find() -> Found {
+    Found::Nothing
 }
 
 /// Whether products of three parts take less than [`WORTH`] of the time of f32, as measured once: a matter of the
@@ -44,7 +64,7 @@ pub fn three_parts_pay() -> bool {
 /// A gain worth other bits.
 const WORTH: f64 = 0.8;
 /// The best of so many runs: others have the unit at times.
-const RUNS: usize = 9;
+const RUNS: usize = 5;
 
 /// A product of the sizes of a block in the driver: everything stays in L2.
 struct Measured {
@@ -54,7 +74,7 @@ struct Measured {
 
 impl Measured {
     const M: usize = 64;
-    const N: usize = 128;
+    const N: usize = 512;
     const K: usize = 768;
 
     fn new() -> Measured {

@@ -3,7 +3,7 @@
 //! (`emulation.rs`) runs anywhere.
 //!
 //! The processor's unit is used only if it exists, the system saves its registers, the process may have them, and
-//! products on it are the emulation's (`check.rs`): a few milliseconds, once in a process, where there is a unit.
+//! products on it are the emulation's (`check.rs`): some 20 ms, once in a process, where there is a unit.
 //!
 //! The floor is the unit: Intel documents 1024 operations of bf16 a cycle (a product of registers in 16), 16 times
 //! what the AVX-512 units of such a core do in f32. So two parts (3 products) leave 5.3 times, three (6) 2.7.
@@ -17,7 +17,7 @@ mod kernel;
 mod processor;
 mod unit;
 
-pub use check::{is_there, three_parts_pay};
+pub use check::{Found, found, is_there, three_parts_pay};
 
 use super::{Session, TileLoop, Tiles, Word};
 use crate::isa::TileUnit;
@@ -34,6 +34,7 @@ const fn tiles_of<U: Unit>(kernels: &'static [TileLoop], word: Word, parts: usiz
         columns: 2 * SIDE,
         kernels,
         word,
+        half: false,
         parts,
         granule: SIDE,
         pass_words: PASS_WORDS,

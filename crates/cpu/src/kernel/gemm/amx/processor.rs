@@ -9,13 +9,13 @@ use super::unit::{Product, Unit};
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 
-/// Whether processor and system have the unit, and the process may use it. Asks the system, so once.
+/// Whether the system has the unit's registers in mind, and gives the process leave to use it; the processor has one.
 pub fn is_permitted() -> bool {
-    has_unit() && system_saves_registers() && request_permission()
+    system_saves_registers() && request_permission()
 }
 
 /// CPUID leaf 7: AMX-BF16, AMX-TILE and AMX-INT8 are bits 22, 24 and 25 of EDX.
-fn has_unit() -> bool {
+pub fn has_unit() -> bool {
     const BITS: u32 = 1 << 22 | 1 << 24 | 1 << 25;
     __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & BITS == BITS
 }
@@ -116,5 +116,52 @@ impl Unit for Processor {
                 }
             }
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    //! Goal: the assembler makes the instructions that Intel documents (Software Developer's Manual, volume 2).
+
+    std::arch::global_asm!(
+        ".pushsection .text",
+        ".globl pando_tile_instructions",
+        "pando_tile_instructions:",
+        "tdpbf16ps tmm3, tmm5, tmm6",
+        "tdpbusd tmm3, tmm5, tmm6",
+        "tilezero tmm3",
+        "tilerelease",
+        "ldtilecfg [rax]",
+        "tileloadd tmm3, [rax + rcx*1]",
+        "tilestored [rax + rcx*1], tmm3",
+        ".popsection",
+    );
+
+    unsafe extern "C" {
+        static pando_tile_instructions: [u8; 37];
+    }
+
+    /// VEX prefixes of three bytes: map 0F38, W0, 128 bits; the last has vvvv, inverted, and the mandatory prefix
+    /// (none, 66, F3, F2 as 0 to 3). Then the opcode, and ModRM: register, and register or memory.
+    fn vex(vvvv: u8, prefix: u8, opcode: u8, modrm: &[u8]) -> Vec<u8> {
+        [&[0xc4, 0xe2, !vvvv << 3 & 0x78 | prefix, opcode], modrm].concat()
+    }
+
+    #[test]
+    fn instructions_have_their_documented_codes() {
+        let registers = |reg: u8, rm: u8| 0xc0 | reg << 3 | rm;
+        let expected = [
+            vex(6, 2, 0x5c, &[registers(3, 5)]),
+            vex(6, 1, 0x5e, &[registers(3, 5)]),
+            vex(0, 3, 0x49, &[registers(3, 0)]),
+            vex(0, 0, 0x49, &[registers(0, 0)]),
+            vex(0, 0, 0x49, &[0]),
+            // Memory by a base (rax) and an index (rcx): 4 as the last operand, then the byte that names them.
+            vex(0, 3, 0x4b, &[3 << 3 | 4, 1 << 3]),
+            vex(0, 2, 0x4b, &[3 << 3 | 4, 1 << 3]),
+        ];
+        // SAFETY: the assembler has put so many bytes there.
+        let codes = unsafe { pando_tile_instructions };
+        assert_eq!(codes.as_slice(), expected.concat());
     }
 }
