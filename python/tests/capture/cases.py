@@ -525,6 +525,7 @@ INDEXING = [
     ("index_put-accumulate", lambda x, i, s: x.index_put((i,), s, accumulate=True), (X, torch.tensor([0, 2, 0]), Y)),
     ("index_put-two", lambda x, i: x.index_put((i, i), torch.tensor(9.0)), (X, POSITIONS)),
     ("setitem-mask", lambda x, b: torch.where(b, x, 0).index_put((b,), torch.tensor(2.0)), (X, B)),
+    ("setitem-bytes", lambda x, m: x.index_put((m,), torch.zeros(X.shape[1:])), (X, torch.tensor([1, 0, 1], dtype=torch.uint8))),
     ("masked_scatter", lambda x, b, s: x.masked_scatter(b, s), (X, B, Y)),
     ("bucketize", torch.bucketize, (X, torch.tensor([-1.0, 0, 1]))),
     ("bucketize-right", lambda x, b: torch.bucketize(x, b, right=True), (I, torch.tensor([-2, 0, 2]))),

@@ -152,6 +152,8 @@ def index_(c, x, indices):
 
 @op("index_put", "_unsafe_index_put", "_index_put_impl")
 def index_put(c, x, indices, values, accumulate=False, unsafe=False):
+    # Bytes are masks, too.
+    indices = [index.to("bool") if index is not None and index.dtype == "u8" else index for index in indices]
     masks = [index for index in indices if index is not None]
     if len(masks) == 1 and masks[0].dtype == "bool" and indices[0] is not None:
         return _put_masked(x, masks[0], values, accumulate)
