@@ -4,6 +4,8 @@ import functools
 
 import torch
 
+from pando.torch import current
+
 from . import _impl
 from ._errors import createPoptorchError
 
@@ -51,6 +53,13 @@ def _blocks():
     return None if state is None else getattr(state, "blocks", None)
 
 
+def _begin_region(ipu_id):
+    """In a capture that is no compilation of ours, such as that of `pando.torch.profile`."""
+    capture = current()
+    if capture is not None:
+        capture.region = (capture.region or 0) + 1 if ipu_id is None else ipu_id
+
+
 class Block:
     """Operations inside `with Block("name", ipu_id=1):` form a block."""
 
@@ -72,12 +81,16 @@ class Block:
         blocks = _blocks()
         if blocks is not None:
             blocks.begin(user_id, ipu_id)
+        else:
+            _begin_region(ipu_id)
 
     def __enter__(self):
         blocks = _blocks()
         if blocks is not None:
             self._outer = blocks.outer()
             blocks.begin(self._user_id, self._ipu_id)
+        else:
+            _begin_region(self._ipu_id)
         return self
 
     def __exit__(self, kind, value, traceback):

@@ -13,6 +13,7 @@ from ._arguments import flatten
 from ._compilation import Compilation, FunctionWatch
 from ._entry import Entry
 from ._errors import createPoptorchError
+from ._groups import as_seen_by_replicas
 from ._host_model import plain
 
 _DEVICE_TYPES = {torch.int64: (torch.int32, "i32"), torch.float64: (torch.float32, "f32")}
@@ -31,8 +32,8 @@ class Built:
     extra: dict = field(default_factory=dict)
 
 
-def build(model, options, training, arguments, plan):
-    """Captures the model on micro-batches of the arguments."""
+def build(model, options, training, arguments, plan, groupings):
+    """Captures the model on micro-batches of the arguments. `groupings`: id of a tensor -> how replicas share it."""
     compilation = Compilation(options, training)
     entry = Entry(model, arguments, compilation)
     samples = []
@@ -41,9 +42,14 @@ def build(model, options, training, arguments, plan):
         shape = tensor.shape if size is None else (size, *tensor.shape[1:])
         samples.append(torch.empty(shape, dtype=tensor.dtype))
     owner = entry._owner()
-    before = _tensors(owner)
     names = [name for name, _ in arguments.tensors()]
-    with _impl.compiling(compilation), plain(owner), _unchecked_distributions(), FunctionWatch(compilation):
+    with contextlib.ExitStack() as stack:
+        for one in (_impl.compiling(compilation), plain(owner)):
+            stack.enter_context(one)
+        replaced = stack.enter_context(as_seen_by_replicas(owner, groupings))
+        before = _tensors(owner)
+        for one in (_unchecked_distributions(), FunctionWatch(compilation)):
+            stack.enter_context(one)
         try:
             captured = capture(entry, samples, training=training, prepare=compilation.prepare, names=_text(names))
         except pando.Error as error:
@@ -51,6 +57,8 @@ def build(model, options, training, arguments, plan):
         finally:
             problem = _changed(owner, before)
             _restore(owner, before)
+    for state in captured.state:
+        state.tensor = replaced.get(id(state.tensor), state.tensor)
     if problem is not None:
         raise createPoptorchError(problem)
     compilation.overlaps.check([leaf for leaf in flatten(entry.result) if isinstance(leaf, torch.Tensor)])

@@ -11,6 +11,7 @@ from ._arguments import flatten
 from ._blocks import Blocks
 from ._errors import createPoptorchError
 from ._overlaps import Overlaps
+from ._prediction import wants_locations
 
 _LOSS_FUNCTIONS = {
     getattr(torch.nn.functional, name)
@@ -52,6 +53,8 @@ class Compilation:
     def prepare(self, capture):
         """Called when the capture is set up."""
         self.capture = capture
+        if wants_locations(self.options):
+            capture.locations = {}
 
     # Losses.
 
@@ -82,6 +85,10 @@ class Compilation:
         self.mark_loss(result, wraps=True)
 
     def _note_ipu_print_tensor(self, result, operands, format, print_gradient):  # noqa: A002
+        tracked = self.capture.tracked(result)
+        if self.training and print_gradient and tracked.read() is not None:
+            # A value of its own: its gradient is what flows back through the operation.
+            tracked.write(self.capture.emitter.apart("printed", [tracked.read()])[0], tracked.needs_grad)
         self.prints.append((result, format, print_gradient))
 
     def _note_recomputation_checkpoint(self, result, operands):

@@ -2,6 +2,8 @@
 
 import torch
 
+from pando.torch._host import call_host
+
 from . import _impl
 from ._errors import createPoptorchError
 
@@ -44,10 +46,11 @@ def _listed(result):
 
 
 class CPU:
-    """A function that runs on the host, in the middle of an inference model.
+    """A function that runs on the host in the middle of an inference model, in every call: any Python, which gets
+    PyTorch's tensors and returns them.
 
-    This computer is the host and the device at once: a function of PyTorch operators becomes part of the compiled
-    graph. One that needs the elements while the model is captured raises an error.
+    The compiled graph is divided there. When the model is compiled the function runs once, on made-up elements (floats
+    between 0 and 1, integers 0), which tells the sizes of what it returns: they must not depend on elements.
     """
 
     def __init__(self, layer_to_call, ID):
@@ -56,6 +59,9 @@ class CPU:
 
     def __call__(self, *args, **kwargs):
         state = _impl.current()
-        if state is not None and state.training:
+        if state is None:
+            return self._layer_to_call(*args, **kwargs)
+        if state.training:
             raise createPoptorchError("poptorch.CPU is only supported in inference")
-        return self._layer_to_call(*args, **kwargs)
+        with _impl.compiling(None):
+            return call_host(state.capture, self._layer_to_call, args, kwargs)

@@ -4,7 +4,7 @@ State is tensors by name, apart from the user's module. A program reads and writ
 gives outputs.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -12,21 +12,48 @@ import torch
 from pando import _pando
 from pando.torch._types import from_native, graph_type, location, memory
 
+from ._errors import createPoptorchError
+
 
 @dataclass
 class Program:
-    """A module whose parameters are state and inputs, and whose results are state and outputs."""
+    """A module whose parameters are state and inputs, and whose results are state and outputs.
+
+    With `steps` before it, its inputs are `takes`: positions among the inputs of the call and what the steps give.
+    """
 
     module: object
     reads: list
     writes: list
     inputs: list  # names
     outputs: list  # types of the outputs
+    steps: list = field(default_factory=list)
+    takes: list = field(default_factory=list)
 
     def renamed(self, names):
         """The same program over other state."""
         new = lambda name: names.get(name, name)  # noqa: E731
-        return Program(self.module, [*map(new, self.reads)], [*map(new, self.writes)], self.inputs, self.outputs)
+        steps = [replace(step, program=step.program.renamed(names)) for step in self.steps]
+        return replace(self, reads=[*map(new, self.reads)], writes=[*map(new, self.writes)], steps=steps)
+
+    def __getstate__(self):
+        if self.steps:
+            raise TypeError("a program that calls the host cannot be saved")
+        return {**self.__dict__, "module": self.module.text()}
+
+    def __setstate__(self, values):
+        self.__dict__.update(values, module=_pando.Module.parse(values["module"]))
+
+
+@dataclass
+class Step:
+    """A part of the graph before a call of the host, and the call. Both take tensors by their positions among the
+    inputs of the whole and what earlier steps have given."""
+
+    program: Program
+    takes: list
+    call: object  # a HostCall
+    arguments: list
 
 
 @dataclass(frozen=True)
@@ -43,6 +70,8 @@ class Device:
 
     def __init__(self, programs, state, threads=None, precision="highest"):
         self.programs = programs
+        programs = {name: one for whole, p in programs.items() for name, one in _parts(whole, p)}
+        self._outputs = {name: one.outputs for name, one in programs.items()}
         self._types = {name: tensor.dtype for name, tensor in state.items()}
         described = [
             (name, p.module, p.reads, p.writes, _unique(p.inputs), [f"output.{i}" for i in range(len(p.outputs))])
@@ -57,10 +86,24 @@ class Device:
 
     def run(self, name, inputs=()):
         """Runs a program; its outputs."""
+        program = self.programs[name]
+        if not program.steps:
+            return self._run(name, inputs)
+        known = list(inputs)
+        for number, step in enumerate(program.steps):
+            if step.program.outputs:
+                known += self._run(_step_name(name, number), [known[i] for i in step.takes])
+            try:
+                known += step.call.run([known[i] for i in step.arguments])
+            except _pando.Error as error:
+                raise createPoptorchError(str(error)) from error
+        return self._run(name, [known[i] for i in program.takes])
+
+    def _run(self, name, inputs):
         arrays = [memory(tensor) for tensor in inputs]
         places = [location(array, graph_type(tensor.dtype)) for array, tensor in zip(arrays, inputs)]
         results = self._session.run(name, places)
-        return [from_native(result, dtype) for result, dtype in zip(results, self.programs[name].outputs)]
+        return [from_native(result, dtype) for result, dtype in zip(results, self._outputs[name])]
 
     def has(self, name):
         """Is there state of that name?"""
@@ -78,6 +121,27 @@ class Device:
         """Replaces a tensor of the state."""
         array = memory(tensor)
         self._session.set_state(name, location(array, graph_type(tensor.dtype)))
+
+    def lend(self, name, tensor):
+        """The state is the tensor's memory from now on, elements included, until `take_back`."""
+        array = memory(tensor)
+        self._session.lend(name, location(array, graph_type(tensor.dtype)))
+
+    def take_back(self, name):
+        """The state has memory of its own again."""
+        self._session.take_back(name)
+
+
+def _parts(name, program):
+    """The program and those before its calls of the host, with the names that the session has for them."""
+    yield name, program
+    for number, step in enumerate(program.steps):
+        if step.program.outputs:
+            yield _step_name(name, number), step.program
+
+
+def _step_name(name, number):
+    return f"{name}~{number}"
 
 
 def _unique(names):

@@ -6,25 +6,26 @@ import weakref
 
 import torch
 
-from pando.torch._types import TORCH_TYPES
-
-from . import _export, _hardware, _impl, _ir, _placement, _prediction, _signature
+from . import _hardware, _impl, _ir, _prediction, _signature
 from ._arguments import rebuild
 from ._batches import Plan
 from ._blocks import module_repr
-from ._build import build, output_values
-from ._device import Device, Program, copy_into
+from ._device import Device
 from ._errors import createPoptorchError
+from ._executable import Leaf
+from ._files import RANDOM, Files
+from ._groups import name_in_group
 from ._hardware import claims_hardware
-from ._host_model import plain_view, unwatch, watch
-from ._logging import core, core_enabled, logger
+from ._host_model import unwatch, watch
+from ._logging import core, logger
+from ._measures import Measures
 from ._option_keys import validate
-from ._perf import summary
 from ._run import Runner
+from ._shared_weights import SharedWeights
 from ._trainer import Trainer
+from ._weights import Weights
 from .enums import ConnectionType, OutputMode
 
-_RANDOM = ("seed", "~rounding_seed")
 _NOT_COMPILED = "Model has not been compiled or has been destroyed."
 _NO_BACKWARD = (
     "backward() cannot be called explicitly on outputs of a PopTorch model. If you're using a trainingModel, the "
@@ -33,7 +34,7 @@ _NO_BACKWARD = (
 )
 
 
-class PoplarExecutor:
+class PoplarExecutor(Weights, Files, Measures):
     """Do not make one: `trainingModel` and `inferenceModel` do. Attributes that it has not are the user model's."""
 
     def __init__(self, model, options, training, optimizer=None):
@@ -44,6 +45,7 @@ class PoplarExecutor:
             self._options.outputMode(OutputMode.Final if training else OutputMode.All)
         self._options._freeze()
         self._signature = None
+        self._groupings = {}  # name of a tensor -> how replicas share it
         self._reset()
         self._trainer = None
         watch(model, self)
@@ -53,8 +55,9 @@ class PoplarExecutor:
 
     def _reset(self):
         self._device = None
+        self._shared = None
         self._arguments = None
-        self._built = None
+        self._executable = None
         self._runner = None
         self._attached = False
         self._host_is_stale = False
@@ -66,9 +69,6 @@ class PoplarExecutor:
         self._names = {}
         self._warned = set()
         self._version = 0
-
-    def _group_replicas(self, tensor, comm_group_type, shards, variable_retrieval_mode):
-        raise createPoptorchError("Weights that differ between replicas (replicaGrouping) are not supported")
 
     # Calls.
 
@@ -93,11 +93,13 @@ class PoplarExecutor:
         if self._trainer is not None:
             self._trainer.before_run()
         tensors = [self._input(name, tensor) for name, tensor in arguments.tensors()]
+        if self._shared and not self._shared.remember():
+            self._shared.end()
         outputs = self._runner.run(tensors)
         self._has_run = True
         if self._options.log_cycle_count:
             core(10, f"Total number of IPU cycles: {self._cycles()}")
-        if self._built.extra["writes"]:
+        if self._executable.writes:
             self._host_is_stale = True
             self._version += 1
         return self._results(outputs)
@@ -124,8 +126,8 @@ class PoplarExecutor:
 
     def _results(self, outputs):
         outputs = iter(outputs)
-        leaves = [self._output(next(outputs)) if hasattr(leaf, "value") else leaf for leaf in self._built.outputs]
-        return rebuild(self._built.structure, leaves)
+        leaves = [self._output(next(outputs)) if leaf is Leaf.TENSOR else leaf for leaf in self._executable.leaves]
+        return rebuild(self._executable.structure, leaves)
 
     @staticmethod
     def _output(tensor):
@@ -143,15 +145,16 @@ class PoplarExecutor:
         if self._options.connection_type is ConnectionType.Always:
             self.attachToDevice()
 
-    def _compile(self, arguments):
+    def _compile(self, arguments, executable=None):
+        """Puts the programs on the device: those given, or what the model compiles to."""
         try:
-            self._compile_for_device(arguments)
+            self._compile_for_device(arguments, executable)
         except BaseException:
             if self._device is None:
                 _hardware.release(self)
             raise
 
-    def _compile_for_device(self, arguments):
+    def _compile_for_device(self, arguments, executable):
         start = time.perf_counter()
         options = self._options
         if options.ipu_model is not None:
@@ -160,24 +163,12 @@ class PoplarExecutor:
         plan = Plan.of(options, self._training)
         self._before_compilation(plan)
         with _impl.compile_hooks():
-            built = build(self._user_model, options, self._training, arguments, plan)
-            self._built, self._arguments = built, arguments
-            if core_enabled(10):
-                for line in _ir.placement_lines(built, options):
-                    core(10, line)
-            _placement.check(built.compilation.blocks, options, plan, self._training)
-            self._check_buffers(built, plan)
-            built.extra["prints"] = [self._value_of(tensor) for tensor, _, _ in built.compilation.prints]
-            finite = built.compilation.finite()
-            built.extra["prints"] += [] if finite is None else [finite]
-            programs, state = self._trainer.programs(built, plan) if self._training else self._inference(built)
-            self._names = {one.name: one.tensor for one in built.captured.state if one.tensor is not None}
-            state = {**state, **self._model_state(), "seed": self._seed()}
-            self._runner = self._make_runner(built, plan, programs, state)
-        _ir.export_if_asked(self._runner.program)
-        folder = _prediction.report_folder(options, self._training)
-        if folder is not None:
-            _prediction.write_report(self._runner.program, _placement.num_ipus(built.compilation.blocks), folder)
+            if self._training:
+                self._trainer.begin()
+            executable = executable or self._executable_for(arguments, plan)
+            self._install(executable, arguments, plan)
+        _ir.export_if_asked(executable)
+        _prediction.write_reports(executable, options, self._training)
         watch(self._user_model, self)
         core(20, "Finished Poplar compilation")
         self._compilation_time = datetime.timedelta(seconds=time.perf_counter() - start)
@@ -204,151 +195,64 @@ class PoplarExecutor:
             _hardware.release(self)
             self._ipu = None
 
-    def _check_buffers(self, built, plan):
-        known = {state.name for state in built.captured.state if state.kind == "buffer"}
-        for name in self._options._Popart.options.get("updatableNamedBuffers", ()):
-            if name not in known:
-                raise createPoptorchError(f"updatableNamedBuffers: the model has no buffer {name}")
-        buffers = [state for state in built.captured.written_state if state.kind == "buffer"]
-        if plan.replicas > 1 and buffers and self._options.broadcast_buffers:
-            raise createPoptorchError(
-                "PopTorch does not support broadcasting buffers. If your model is able to tolerate buffers becoming "
-                "out of sync between replicas, you can disable buffer broadcasting using "
-                "poptorch.Options.broadcastBuffers(False)."
-            )
-
-    @staticmethod
-    def _value_of(tensor):
-        return tensor._pando.read()
-
-    def _make_runner(self, built, plan, programs, state):
-        """The device with its programs, and what a call does with them."""
-        own = [one.name for one in built.captured.written_state if one.kind == "buffer"] if plan.replicas > 1 else []
-        base = "main" if "main" in programs else "accumulate"
-        names = [base] * plan.replicas
-        for replica in range(1, plan.replicas if own else 1):
-            # Each replica has the buffers that it writes to itself.
-            names[replica] = f"{base}#{replica}"
-            renamed = {name: f"{name}#{replica}" for name in own}
-            programs[names[replica]] = programs[base].renamed(renamed)
-            state.update({new: state[old] for old, new in renamed.items()})
+    def _install(self, executable, arguments, plan):
+        """The device with the programs and the state they need, and what a call does with them."""
+        by_name = self._tensors_by_name()
+        self._executable, self._arguments = executable, arguments
+        self._names = {name: by_name[name] for name in executable.tensors}
+        state = {**executable.state, **self._model_state(), "seed": self._seed()}
+        if "~rounding_seed" in state:
+            state["~rounding_seed"] = _words(torch.initial_seed() & 0xFFFFFFFF)
+        programs, names = self._programs_of_replicas(executable, plan)
         self._device = Device(programs, state)
+        self._shared = SharedWeights(self._device)
+        self._runner = self._make_runner(executable, plan, names)
+        if self._training:
+            self._trainer.compiled(executable)
+
+    def _programs_of_replicas(self, executable, plan):
+        """All programs, and which of them runs each replica: the same one over other state where replicas differ."""
+        programs, known, names = dict(executable.programs), {}, []
+        for replica in range(plan.replicas):
+            renamed = self._names_of_replica(executable, replica)
+            key = tuple(sorted(renamed.items()))
+            if key not in known:
+                known[key] = f"{executable.base}#{replica}" if renamed else executable.base
+                programs[known[key]] = programs[executable.base].renamed(renamed)
+            names.append(known[key])
+        return programs, names
+
+    def _names_of_replica(self, executable, replica):
+        """Name in the program -> name on the device, of all that the replica does not share with the first one."""
+        renamed = {name: name_in_group(name, replica) for name in executable.own_buffers} if replica else {}
+        slots = {weight.name: [name for _, name in weight.slots] for weight in executable.weights}
+        for name, grouping in self._groupings.items():
+            group = grouping.group_of(replica)
+            own = [name, f"~accumulator~{name}", *slots.get(name, ())] if group else []
+            renamed.update((one, name_in_group(one, group)) for one in own)
+        return renamed
+
+    def _make_runner(self, executable, plan, names):
         options = self._options
-        written = [i for i, one in enumerate(built.captured.inputs) if one.written is not None]
         runner = Runner(
-            self._device, plan, options.output_mode, options.output_return_period, len(built.extra["outputs"]), names,
-            written, bool(options._Popart.options.get("syntheticDataMode")),
+            self._device, plan, options.output_mode, options.output_return_period, executable.num_outputs, names,
+            executable.written_inputs, bool(options._Popart.options.get("syntheticDataMode")),
         )
-        runner.program = programs[base]
         anchored = options.anchored_tensors
-        for short in built.extra["anchors"]:
+        for short in executable.anchors:
             long, mode, period = anchored[short]
             mode = options.output_mode if mode is OutputMode.Default else mode
             runner.anchors.append((mode, period))
             shown = {"All": "ALL", "EveryN": "EVERYN", "Final": "FINAL"}.get(mode.name, mode.name)
             core(10, f"Anchor {long} {shown}/{period if mode is OutputMode.EveryN else 1}")
         runner.replicas = plan.replicas
-        runner.checks_finite = built.compilation.watched is not None
-        runner.prints = [form for _, form, _ in built.compilation.prints]
+        runner.checks_finite = executable.checks_finite
+        runner.prints = executable.prints
         return runner
-
-    def _inference(self, built):
-        captured = built.captured
-        values, dtypes = output_values(built)
-        writes = captured.written_state
-        written = [one for one in captured.inputs if one.written is not None]
-        prints = built.extra["prints"]
-        results = [*(one.written for one in writes), *values, *(one.written for one in written), *prints]
-        params = [one.value for one in (*captured.state, *captured.inputs)]
-        module = captured.finish(results, params)
-        outputs = [*dtypes, *(one.dtype for one in written), *(TORCH_TYPES[value.dtype] for value in prints)]
-        built.extra.update(outputs=dtypes, anchors=[], writes=[one.name for one in writes if one.tensor is not None])
-        names = [one.name for one in captured.state]
-        program = Program(module, names, [one.name for one in writes], built.names, outputs)
-        return {"main": program}, {}
-
-    # Weights.
-
-    def _model_state(self):
-        return {name: plain_view(tensor) for name, tensor in self._names.items()}
 
     def _seed(self):
         seed = torch.initial_seed() if self._options.random_seed is None else self._options.random_seed
-        return torch.tensor([seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF], dtype=torch.int64).to(torch.uint32)
-
-    def _take_newer_weights(self):
-        """Weights that are being trained elsewhere are copied over before a run."""
-        if self._training:
-            return
-        for tensor in self._names.values():
-            owners = tensor.__dict__.get("_poptorch_owners")
-            for other in owners.executors() if owners is not None else ():
-                if other is not self and other._training and other._is_newer(self):
-                    self.copyWeightsToDevice()
-                    return
-
-    def _is_newer(self, other):
-        """Has this executor's training gone on since `other` last looked?"""
-        seen = other.__dict__.setdefault("_seen", {})
-        version = (id(self), self._version)
-        newer = seen.get(id(self)) != version and self._version > 0
-        seen[id(self)] = version
-        return newer
-
-    def copyWeightsToHost(self):
-        """Overwrites the user model's parameters and buffers by the device's."""
-        self._require_compiled()
-        self._copy_to_host()
-
-    def copyWeightsToHostIfNeeded(self):
-        """The same, if the device's are newer. Says whether they were."""
-        if not self._host_is_stale or self._device is None:
-            return False
-        logger.debug("Implicit copyWeightsToHost()")
-        self.copyWeightsToHost()
-        return True
-
-    def _copy_to_host(self):
-        logger.debug("Writing weights from IPU to host")
-        self._host_is_stale = False  # first: copying uses the tensors
-        for name, tensor in self._names.items():
-            copy_into(plain_view(tensor), self._device.read(name))
-
-    def copyWeightsToDevice(self):
-        """Overwrites the device's parameters and buffers by the user model's."""
-        self._require_compiled()
-        logger.debug("Writing weights from host to IPU memory")
-        for owner in _owners_of(self._names.values()):
-            if owner is not self:
-                owner.copyWeightsToHostIfNeeded()
-        self._host_is_stale = False
-        self._refresh_names()
-        for name, tensor in self._names.items():
-            self._device.write(name, plain_view(tensor))
-
-    def _refresh_names(self):
-        """Buffers and parameters may have been replaced by other tensors of the same name."""
-        if not isinstance(self._user_model, torch.nn.Module):
-            return
-        watch(self._user_model, self)
-        current = dict([*self._user_model.named_parameters(), *self._user_model.named_buffers()])
-        self._names = {name: current.get(name, tensor) for name, tensor in self._names.items()}
-
-    def copyNamedBuffersToDevice(self):
-        """Overwrites the buffers of `updatableNamedBuffers` on the device."""
-        self._require_compiled()
-        names = self._options._Popart.options.get("updatableNamedBuffers")
-        if not names:
-            raise createPoptorchError("copyNamedBuffersToDevice needs poptorch.Options.updatableNamedBuffers")
-        for name in names:
-            self._device.write(name, plain_view(self._names[name]))
-
-    def load_state_dict(self, state_dict, strict=True):
-        """Loads into the user model, and onto the device if the model is on one."""
-        result = self._user_model.load_state_dict(state_dict, strict)
-        if self._attached:
-            self.copyWeightsToDevice()
-        return result
+        return _words(seed)
 
     def setOptimizer(self, optimizer):
         """Takes over an optimizer's numbers; its kind and its constants stay those that were compiled."""
@@ -406,52 +310,7 @@ class PoplarExecutor:
         self._give_up_ipus()
         self._reset()
 
-    # Files.
-
-    def compileAndExport(self, filename, *args, export_model=True, **kwargs):
-        """Compiles and writes the result to a file (or into a folder)."""
-        if self._device is None:
-            self._compile(self._bind(args, kwargs))
-        self.save(filename, export_model, save_rng_state=False)
-
-    def save(self, filename, export_model=True, save_rng_state=True):
-        """Writes the compiled model to a file, with the module, its weights and its optimizer if `export_model`."""
-        self._require_compiled()
-        self.copyWeightsToHostIfNeeded()
-        model = optimizer = random = state = None
-        if export_model:
-            model, optimizer = self._user_model, self._trainer.optimizer if self._training else None
-            state = self._trainer.optimizer_state() if self._training and self._attached else None
-        if save_rng_state and self._attached:
-            self._log_random("Reading")
-            random = {name: self._device.read(name) for name in self._device.names() if name in _RANDOM}
-        destroy = self._user_model.__dict__.pop("destroy", None) if self._training else None
-        try:
-            _export.write(filename, self._training, self._arguments, self._options, model, optimizer, random, state)
-        finally:
-            if destroy is not None:
-                self._user_model.__dict__["destroy"] = destroy
-
-    def loadExecutable(self, filename):
-        """Takes over what a file was compiled for, with this executor's own model and options."""
-        file = _export.File(filename)
-        if file.training != self._training:
-            kinds = ["inference", "training"]
-            raise createPoptorchError(f"{filename} holds a model for {kinds[file.training]}, not for {kinds[self._training]}")
-        self._load(file)
-
-    def _load(self, file):
-        args, kwargs = file.call()
-        self._compile(self._bind(args, kwargs))
-        if self._training:
-            self._trainer.preload(file.optimizer_state())
-        for name, tensor in (file.random() or {}).items():
-            self._device.write(name, tensor)
-        self._has_random_state = file.random() is not None
-        if self._options.connection_type is ConnectionType.Always:
-            self.attachToDevice()
-        else:
-            self._log_random("Setting")
+    # Random numbers.
 
     def _log_random(self, verb):
         """The seed, and how far random numbers have come if the model has run."""
@@ -467,13 +326,13 @@ class PoplarExecutor:
     def rng_state(self):
         """Random numbers go on from here: a list of integers."""
         self._require_compiled()
-        return [int(part) for name in _RANDOM if self._device.has(name) for part in self._device.read(name).tolist()]
+        return [int(part) for name in RANDOM if self._device.has(name) for part in self._device.read(name).tolist()]
 
     @rng_state.setter
     def rng_state(self, state):
         self._require_compiled()
         parts = list(state)
-        for name in _RANDOM:
+        for name in RANDOM:
             if self._device.has(name):
                 self._device.write(name, torch.tensor(parts[:2], dtype=torch.int64).to(torch.uint32))
                 parts = parts[2:]
@@ -483,77 +342,25 @@ class PoplarExecutor:
     def getTensorNames(self):
         """Names for `Options.anchorTensor`."""
         assert self._device is not None, "getTensorNames() needs a compiled model"
-        names = [f"input/{name}" for name in self._built.names]
-        names += list(self._built.captured.regions) + list(self._names)
+        names = [f"input/{name}" for name in self._executable.inputs]
+        names += list(self._executable.regions) + list(self._names)
         return names + (self._trainer.tensor_names() if self._training else [])
 
     def getAnchoredTensor(self, short_name):
         """The tensor that `Options.anchorTensor` named, from the last run."""
         self._require_compiled()
-        names = self._built.extra["anchors"]
+        names = self._executable.anchors
         if short_name not in names:
             raise createPoptorchError(f"There is no anchored tensor {short_name}; there are: {', '.join(names) or 'none'}")
         return self._runner.anchored[names.index(short_name)]
 
     def _debugGetPopartIR(self):
         self._require_compiled()
-        return _ir.as_json(self._built, self._runner.program, self._trainer)
+        return _ir.as_json(self._executable, self._trainer)
 
     def _require_compiled(self):
         if self._device is None:
             raise createPoptorchError(_NOT_COMPILED)
-
-    # Measurements.
-
-    def getPerfCounters(self):
-        """When inputs and outputs of the last call were moved: seconds by [tensor][step]."""
-        empty = {name: [[]] for name in ("input", "input_complete", "output", "output_complete")}
-        counters = self._runner.counters if self._runner is not None else None
-        return empty if counters is None else counters.lists()
-
-    def _latency(self, part):
-        counters = self._runner.counters if self._runner is not None else None
-        return (0.0, 0.0, 0.0) if counters is None else summary(counters.latencies()[part])
-
-    def getHostIpuLatency(self):
-        """(minimum, maximum, average) seconds to hand over a micro-batch's inputs."""
-        return self._latency(0)
-
-    def getComputeLatency(self):
-        """(minimum, maximum, average) seconds to compute a micro-batch."""
-        return self._latency(1)
-
-    def getIpuHostLatency(self):
-        """(minimum, maximum, average) seconds to get a micro-batch's outputs."""
-        return self._latency(2)
-
-    def getLatency(self):
-        """(minimum, maximum, average) seconds of all three."""
-        return self._latency(3)
-
-    def cycleCount(self):
-        """Cycles of one run on an IPU, as predicted."""
-        if not self._options.log_cycle_count:
-            raise createPoptorchError(
-                "Cycle count logging is disabled. Please set option logCycleCount to True to enable."
-            )
-        if not self._has_run:
-            raise createPoptorchError("Please run the model at least once before obtaining cycle count.")
-        return self._cycles()
-
-    def _cycles(self):
-        if self._cycle_count is None:
-            ipus = _placement.num_ipus(self._built.compilation.blocks)
-            self._cycle_count = _prediction.predict(self._runner.program, ipus)["cycles_per_step"]
-        return self._cycle_count
-
-    def compilationTime(self):
-        """How long compilation took."""
-        if self._compilation_time is None:
-            raise createPoptorchError("Please compile the model before obtaining compilation time.")
-        if not self._options.compilation_progress_bar:
-            raise createPoptorchError("Please set showCompilationProgressBar option to obtain compilation time.")
-        return self._compilation_time
 
     # The rest.
 
@@ -599,9 +406,6 @@ def _no_backward(*_, **__):
     raise createPoptorchError(_NO_BACKWARD)
 
 
-def _owners_of(tensors):
-    found = []
-    for tensor in tensors:
-        owners = tensor.__dict__.get("_poptorch_owners")
-        found += [owner for owner in (owners.executors() if owners is not None else ()) if owner not in found]
-    return found
+def _words(number):
+    """A seed as the device has it: the low word and the next one."""
+    return torch.tensor([number & 0xFFFFFFFF, number >> 32 & 0xFFFFFFFF], dtype=torch.int64).to(torch.uint32)

@@ -5,6 +5,7 @@ import time
 import weakref
 
 from ._errors import createPoptorchError
+from ._logging import core
 
 _VERSIONS = {"ipu1": 1, "ipu2": 2, "ipu21": 21}
 MAX_IPUS = 64  # of one process
@@ -36,6 +37,8 @@ def _is_free(ipu):
 
 def acquire(executor, count, wanted=None):
     """The number of the first of `count` free IPUs that the executor holds from now on."""
+    if count > MAX_IPUS:
+        raise too_many(count)
     _wait_for(wanted)
     starts = [wanted] if wanted is not None else range(MAX_IPUS - count + 1)
     for start in starts:
@@ -47,9 +50,19 @@ def acquire(executor, count, wanted=None):
     raise createPoptorchError(f"Failed to acquire {what}: in use by another model of this process")
 
 
+def too_many(count):
+    """The error for more IPUs than one process can have."""
+    return createPoptorchError(
+        f"Too many IPUs requested ({count}). Experiments that need more than {MAX_IPUS} IPUs require several "
+        "processes: see poptorch.Options().Distributed"
+    )
+
+
 def _wait_for(ipu):
     """With POPTORCH_WAIT_FOR_IPU=1, until the IPU is free."""
     if ipu is not None and os.environ.get("POPTORCH_WAIT_FOR_IPU", "0") not in ("", "0"):
+        if not _is_free(ipu):
+            core(20, f"No IPU available, sleeping until IPU {ipu} is free")
         while not _is_free(ipu):
             time.sleep(0.1)
 

@@ -34,7 +34,7 @@ def _fetch(value):
     if isinstance(value, _Watched):
         owners = value.__dict__.get("_poptorch_owners")
         for executor in owners.executors() if owners is not None else ():
-            executor.copyWeightsToHostIfNeeded()
+            executor._show_host()
     elif isinstance(value, (tuple, list)):
         for part in value:
             _fetch(part)

@@ -10,10 +10,11 @@ _UPDATES = {
 }
 
 
-def as_json(built, program, trainer):
+def as_json(executable, trainer):
     """{"maingraph": [{"type", "name", "attributes"}]}: the graph's nodes, groups of convolutions, weight updates."""
+    program = executable.programs[executable.base]
     nodes = [_node(line) for line in program.module.text().split("\n") if line.startswith("  %")]
-    for number, group in enumerate(built.compilation.multi_convs):
+    for number, group in enumerate(executable.multi_convs):
         attributes = {name: str(value) for name, value in group["options"].items()}
         nodes.append({"type": "MultiConv", "name": f"MultiConv:{number}", "attributes": attributes})
     for weight in trainer.weights() if trainer is not None else ():
@@ -32,21 +33,20 @@ def _node(line):
     return {"type": words[0], "name": names.lstrip("%"), "attributes": attributes}
 
 
-def export_if_asked(program):
+def export_if_asked(executable):
     """Writes the program's text where POPTORCH_EXPORT_PROTO_FILE says."""
     path = os.environ.get("POPTORCH_EXPORT_PROTO_FILE")
     if path:
         os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
         with open(path, "w", encoding="utf-8") as file:
-            file.write(program.module.text())
+            file.write(executable.programs[executable.base].module.text())
 
 
-def placement_lines(built, options):
+def placement_lines(places, regions, options):
     """Where each operation runs, and whether stages overlap: lines for the log."""
-    places = set(built.compilation.blocks.places())
     pipelined = type(options._execution_strategy).__name__ == "PipelinedExecution"
     yield f"enablePipelining set to value {int(pipelined and len({place.stage for place in places}) > 1)}"
-    for name, place in built.captured.regions.items():
+    for name, place in regions.items():
         yield f" {_shown(name)} [ {place}]"
 
 

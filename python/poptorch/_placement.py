@@ -1,20 +1,15 @@
 """Checks of how a model is spread over IPUs, once its blocks are known."""
 
 from ._errors import createPoptorchError
-from ._hardware import MAX_IPUS, claims_hardware
+from ._hardware import MAX_IPUS, claims_hardware, too_many
 
 
-def num_ipus(blocks):
-    """IPUs of one replica: up to the highest one that is used."""
-    return 1 + max((place.ipu for place in blocks.places()), default=0)
-
-
-def check(blocks, options, plan, training):
+def check(places, options, plan, training):
     """Raises a poptorch.Error if the strategy or the system does not allow it."""
-    if type(options._execution_strategy).__name__ == "PipelinedExecution":
-        _check_pipeline(len({place.stage for place in blocks.places()}), plan, training)
     if claims_hardware() and options.ipu_model is not True and options.offline_ipu_version is None:
-        _check_system(num_ipus(blocks) * plan.replicas, options)
+        _check_system((1 + max((place.ipu for place in places), default=0)) * plan.replicas, options)
+    if type(options._execution_strategy).__name__ == "PipelinedExecution":
+        _check_pipeline(len({place.stage for place in places}), plan, training)
 
 
 def _check_pipeline(stages, plan, training):
@@ -35,10 +30,7 @@ def _check_pipeline(stages, plan, training):
 
 def _check_system(ipus, options):
     if ipus > MAX_IPUS:
-        raise createPoptorchError(
-            f"Too many IPUs requested ({ipus}). Experiments that need more than {MAX_IPUS} IPUs require several "
-            "processes: see poptorch.Options().Distributed"
-        )
+        raise too_many(ipus)
     rounded = 1 << (ipus - 1).bit_length()
     if rounded != ipus and not options.auto_round_num_ipus:
         raise createPoptorchError(

@@ -1,7 +1,7 @@
 """Printing a tensor of a running model."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import _impl
 
@@ -20,6 +20,10 @@ class Format:
     open_bracket: str
     close_bracket: str
 
+    def of_gradient(self):
+        """The same for the tensor's gradient (assumption: it has the tensor's title as gradients are named)."""
+        return replace(self, title=f"Gradient___{self.title}" if self.title else "Gradient")
+
     def text(self, array):
         """The whole array, or its edges if it is large."""
         title = f"{self.title}: " if self.title else ""
@@ -31,7 +35,8 @@ class Format:
             kind = {"fixed": "f", "scientific": "e", "none": "g"}.get(self.float_format)
             if kind is None:
                 kind = "f" if value == 0 or 1e-4 <= abs(value) < 1e8 else "e"
-            return f"{value:.{self.digits if kind != 'f' else self._decimals(value)}{kind}}"
+            decimals = {"f": self._decimals(value), "e": max(0, self.digits - 1)}.get(kind, self.digits)
+            return f"{value:.{decimals}{kind}}"
         return str(value)
 
     def _decimals(self, value):

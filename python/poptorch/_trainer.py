@@ -6,6 +6,7 @@ import torch
 
 from . import _optimizer_log
 from ._errors import createPoptorchError
+from ._groups import name_in_group
 from ._logging import core, logger
 from ._optimizer_map import AttributeWatch, describe
 from ._training import TrainingPrograms, hyper_name, optimizers
@@ -29,7 +30,8 @@ class Trainer:
         warn_about_custom_step(optimizer)
         self._description = describe(optimizer)
         self._watch = AttributeWatch(optimizer, executor.options.relax_optimizer_checks)
-        self._programs = None
+        self._weights = None  # None until the model is compiled
+        self._stochastic = False
         self._cached = None
         self._cached_version = None
         self._overrides = {}
@@ -61,25 +63,41 @@ class Trainer:
 
     def weights(self):
         """Names of the trained weights."""
-        return [weight.name for weight in self._programs.weights]
+        return [weight.name for weight in self._weights]
 
     def tensor_names(self):
         """Names of gradients, new weights and numbers."""
         names = []
-        for weight in self._programs.weights:
+        for weight in self._weights:
             names += [f"Gradient___{weight.name}", f"UpdatedVar___{weight.name}"]
             names += [f"{name}___specific___{weight.name}" for name in self._numbers_of(weight.group)]
         return names
 
     # Compilation.
 
-    def programs(self, built, plan):
-        """The programs of the training step, and their state besides the model's."""
+    def begin(self):
+        """The optimizer as it is now is the one that will be compiled."""
         self._description = describe(self._optimizer)
         self._log()
-        self._programs = TrainingPrograms(built, self._executor.options, self._description, plan)
-        programs = self._programs.build()
-        return programs, self._programs.state
+
+    def programs(self, built, plan, groupings):
+        """The programs of the training step, their state besides the model's, and the weights."""
+        made = TrainingPrograms(built, self._executor.options, self._description, plan, groupings)
+        programs = made.build()
+        return programs, made.state, made.weights
+
+    def what_decides(self):
+        """What of the optimizer decides the programs: all but its numbers."""
+        description = self._description
+        names = {id(tensor): name for name, tensor in self._executor._tensors_by_name().items()}
+        scaled = description.loss_scaling != 1.0 or description.loss_scaling_varies
+        return description.program(), scaled, [[names.get(id(p)) for p in group] for group in description.parameters]
+
+    def compiled(self, executable):
+        """The programs are on the device: their numbers become the optimizer's."""
+        self._weights = executable.weights
+        self._stochastic = bool(self._executor.options._Popart.options.get("enableStochasticRounding"))
+        self._write_numbers()
 
     def _log(self):
         for line in _optimizer_log.lines(self._description):
@@ -96,7 +114,7 @@ class Trainer:
             self._optimizer = optimizer
             if self._executor.isCompiled():
                 self._attach_optimizer()
-        if self._programs is None:
+        if self._weights is None:
             self._description = new
             return
         if new.accum_type != self._description.accum_type:
@@ -115,7 +133,7 @@ class Trainer:
 
     def _write_numbers(self):
         device = self._executor._device
-        for group, optimizer in enumerate(optimizers(self._description, self._programs._stochastic)):
+        for group, optimizer in enumerate(optimizers(self._description, self._stochastic)):
             for name, value in optimizer.hyperparameters():
                 device.write(hyper_name(group, name), torch.tensor(value, dtype=torch.float32))
         device.write("~loss_scaling", torch.tensor(self._description.loss_scaling))
@@ -157,7 +175,7 @@ class Trainer:
         if hasattr(self._optimizer, "_attach"):
             self.optimizer_state(quiet=True)
         self._detach_optimizer()
-        self._programs = self._cached = self._cached_version = None
+        self._weights = self._cached = self._cached_version = None
 
     def last_optimizer_state(self):
         """The state as it was read last."""
@@ -177,9 +195,11 @@ class Trainer:
 
     def _read_state(self):
         device, found = self._executor._device, {}
-        for weight in self._programs.weights:
+        for weight in self._weights:
             for kind, name in weight.slots:
-                found[f"{_STATE.get(kind, kind)}___{weight.name}"] = device.read(name)
+                copies = [device.read(name_in_group(name, group)) for group in range(weight.copies)]
+                whole = copies[0] if weight.name not in self._executor._groupings else torch.stack(copies)
+                found[f"{_STATE.get(kind, kind)}___{weight.name}"] = whole
         for name, shown in (("~loss_scale_update_factor", "lossScaleUpdateFactor"), ("~good_steps", "lossScaleSteps")):
             if device.has(name):
                 found[shown] = device.read(name)
@@ -187,7 +207,7 @@ class Trainer:
 
     def _read_parameters(self):
         found = {}
-        for weight in self._programs.weights:
+        for weight in self._weights:
             for name, value in self._numbers_of(weight.group).items():
                 found[f"{name}___specific___{weight.name}"] = torch.tensor(value)
         found["lossScaling_FLOAT"] = torch.tensor(self._description.loss_scaling)
@@ -214,14 +234,20 @@ class Trainer:
             loaded = self._optimizer._take_loaded() or loaded
         if loaded is None:
             return
+        self._executor.copyWeightsToHostIfNeeded()
         core(logging.DEBUG, "Writing optimiser state tensors from host to IPU memory")
         device = self._executor._device
         state = loaded["ipu_state"] or {}
-        for weight in self._programs.weights:
+        for weight in self._weights:
             for kind, name in weight.slots:
                 shown = f"{_STATE.get(kind, kind)}___{weight.name}"
-                if shown in state:
+                if shown not in state:
+                    continue
+                if weight.name not in self._executor._groupings:
                     device.write(name, state[shown])
+                    continue
+                for group in range(weight.copies):
+                    device.write(name_in_group(name, group), state[shown][group])
         if "lossScaleUpdateFactor" in state and device.has("~loss_scale_update_factor"):
             device.write("~loss_scale_update_factor", state["lossScaleUpdateFactor"])
         self._overrides.update(loaded["ipu_param"] or {})
@@ -236,7 +262,7 @@ class Trainer:
         if description.rule == "sgd":
             return
         for group in range(len(description.groups)):
-            weight = next((w for w in self._programs.weights if w.group == group), None)
+            weight = next((w for w in self._weights if w.group == group), None)
             settings = dict(description.groups[group])
             for name in settings if weight is not None else ():
                 value = self._overrides.get(f"{_PARAMETERS[name]}___specific___{weight.name}")
@@ -244,7 +270,7 @@ class Trainer:
                 if value is not None and float(value) != float(torch.tensor(settings[name])):
                     settings[name] = float(value)
             changed = _with_groups(description, group, settings)
-            for name, value in optimizers(changed, self._programs._stochastic)[group].hyperparameters():
+            for name, value in optimizers(changed, self._stochastic)[group].hyperparameters():
                 device.write(hyper_name(group, name), torch.tensor(value, dtype=torch.float32))
 
 

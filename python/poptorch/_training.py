@@ -4,16 +4,19 @@ One micro-batch makes a step: program `main` does it all. Otherwise `accumulate`
 replica, and `update` after them.
 """
 
+import copy
 import math
 
 import torch
 
 from pando import _pando
 from pando.torch import Emitter
+from pando.torch._mode import symbol
 from pando.torch._types import TORCH_TYPES, graph_type
 
 from ._build import output_values
 from ._device import Program, Uniform
+from ._groups import name_in_group
 from ._losses import final_loss
 from .enums import MeanReductionStrategy, ReductionType
 
@@ -27,18 +30,31 @@ _STRATEGIES = {
 class Weight:
     """A parameter that is trained, its gradient in the graph, and the names of its state."""
 
-    def __init__(self, state, group, gradient):
+    def __init__(self, state, group, gradient, grouping):
         self.name, self.group, self.gradient = state.name, group, gradient
         self.value, self.tensor = state.value, state.tensor
-        self.slots = []  # (kind, name of the state, type, sizes, first value)
+        self.grouping = grouping
+        self.copies = grouping.groups if grouping is not None else 1
+        self.slots = []  # (kind, name of the state)
+        self.accumulator = f"~accumulator~{state.name}"
+
+    def of_groups(self):
+        """The weight of each group of replicas."""
+        for group in range(self.copies):
+            one = copy.copy(self)
+            one.name = name_in_group(self.name, group)
+            one.slots = [(kind, name_in_group(name, group)) for kind, name in self.slots]
+            one.accumulator = name_in_group(self.accumulator, group)
+            yield one
 
 
 class TrainingPrograms:
     """Builds the programs and the state they need besides the model's."""
 
-    def __init__(self, built, options, description, plan):
+    def __init__(self, built, options, description, plan, groupings):
         self._built, self._options, self._plan = built, options, plan
         self._description = description
+        self._groupings = groupings  # by the id of a weight
         self._count = plan.accumulation * plan.replicas
         self._automatic = options.Training.auto_loss_scaling
         self._scaled = self._automatic or description.loss_scaling != 1.0 or description.loss_scaling_varies
@@ -55,16 +71,18 @@ class TrainingPrograms:
         """The programs, by name."""
         captured = self._built.captured
         self._graph = graph = captured.emitter
-        loss = final_loss(graph, self._built.losses, self._built.compilation.wraps_loss)
+        loss = final_loss(captured, self._built.losses, self._built.compilation.wraps_loss)
         self._loss = loss
         self._declare()
         trained = self._trained()
         seed = self._seed_gradient(loss)
-        values = [state.value.id for state, _ in trained]
-        found = _pando.gradients(graph.native, [loss.id], [seed.id], values)
+        printed = self._built.extra["print_gradients"]
+        values = [state.value for state, _ in trained] + [value for value, _ in printed]
+        found = captured.gradients([loss], [seed], values)
         for (state, group), gradient in zip(trained, found):
             if gradient is not None:
-                self.weights.append(Weight(state, group, graph.value(gradient)))
+                self.weights.append(Weight(state, group, gradient, self._groupings.get(id(state.tensor))))
+        self._print_gradients(printed, found[len(trained) :])
         for weight in self.weights:
             self._add_slots(weight)
         if self._count == 1:
@@ -73,6 +91,13 @@ class TrainingPrograms:
             self._accumulate_program()
             self._update_program()
         return self.programs
+
+    def _print_gradients(self, printed, gradients):
+        """Gradients that are printed, zeros where none flows."""
+        for (value, form), gradient in zip(printed, gradients):
+            zero = self._graph.full(value.dtype, value.shape, 0)
+            self._built.extra["prints"].append(zero if gradient is None else gradient)
+            self._built.extra["formats"].append(form)
 
     def _trained(self):
         groups = {id(p): number for number, group in enumerate(self._description.parameters) for p in group}
@@ -96,13 +121,14 @@ class TrainingPrograms:
     def _add_slots(self, weight):
         optimizer = self.optimizers[weight.group]
         dims = list(weight.value.shape)
-        for kind, dtype, sizes, initial, _ in optimizer.slots(weight.value.dtype, dims):
-            name = f"~{kind}~{weight.name}"
-            weight.slots.append((kind, name))
-            self.state[name] = Uniform(0.0 if initial is None else initial, TORCH_TYPES[dtype], tuple(sizes))
-        if self._count > 1 and not self._combined:
-            dtype = TORCH_TYPES[self._description.accum_type]
-            self.state[f"~accumulator~{weight.name}"] = Uniform(0.0, dtype, tuple(dims))
+        slots = optimizer.slots(weight.value.dtype, dims)
+        weight.slots = [(kind, f"~{kind}~{weight.name}") for kind, *_ in slots]
+        for one in weight.of_groups():
+            for (_, name), (_, dtype, sizes, initial, _) in zip(one.slots, slots):
+                self.state[name] = Uniform(0.0 if initial is None else initial, TORCH_TYPES[dtype], tuple(sizes))
+            if self._count > 1 and not self._combined:
+                dtype = TORCH_TYPES[self._description.accum_type]
+                self.state[one.accumulator] = Uniform(0.0, dtype, tuple(dims))
         if self._accumulation.needs_index() and self._count > 1:
             self.state["~accumulated"] = torch.tensor(0.0)
 
@@ -111,7 +137,8 @@ class TrainingPrograms:
     def _param(self, graph, read, name):
         if name not in read:
             tensor = self.state[name]
-            read[name] = graph.param(f"state.{len(read)}", graph_type(tensor.dtype), tuple(tensor.shape))
+            shown = symbol(name.replace("~", "."))
+            read[name] = graph.param(f"state.{shown}", graph_type(tensor.dtype), tuple(tensor.shape))
         return read[name]
 
     def _scale(self, graph, read):
@@ -139,7 +166,7 @@ class TrainingPrograms:
         gradients = [self._unscaled(graph, read, weight.gradient) for weight in self.weights]
         for weight, gradient in zip(self.weights, gradients):
             self.anchors[f"Gradient___{weight.name}"] = gradient
-        written = self._updates(graph, read, {w.name: w.value for w in self.weights}, gradients)
+        written = self._updates(graph, read, self.weights, {w.name: w.value for w in self.weights}, gradients)
         for weight in self.weights:
             self.anchors[f"UpdatedVar___{weight.name}"] = written[weight.name]
         self._finish("main", read, written)
@@ -156,42 +183,48 @@ class TrainingPrograms:
             if self._combined:
                 name = self._velocity(weight)
                 old = self._param(graph, read, name)
-                share = gradient / float(self._count) if self._is_mean() else gradient
+                share = self._accumulation.share(graph.native, gradient.id)
                 hyper = self._hyper(graph, read, weight.group)
                 new = self.optimizers[weight.group].add_to_velocity(
-                    graph.native, old.id, share.id, [value.id for value in hyper])
+                    graph.native, old.id, share, [value.id for value in hyper])
             else:
-                name = f"~accumulator~{weight.name}"
+                name = weight.accumulator
                 old = self._param(graph, read, name)
-                new = self._accumulation.add(graph.native, old.id, gradient.id, index.id)
+                new = self._added(graph, weight, old, gradient, index)
             written[name] = graph.value(new)
         self._finish("accumulate", read, written)
 
+    def _added(self, graph, weight, old, gradient, index):
+        """The accumulator with one more gradient. A running mean counts all replicas, of which a group sees a few."""
+        if weight.copies > 1 and self._accumulation.needs_index():
+            share = graph.value(self._accumulation.share(graph.native, gradient.id))
+            return (old.to("f32") + share).to(old.dtype).id
+        return self._accumulation.add(graph.native, old.id, gradient.id, index.id)
+
     def _update_program(self):
         graph, read = Emitter(), {}
-        names = {}
         weights = {}
-        for weight in self.weights:
-            names[weight.name] = weight.value
+        all_weights = [one for weight in self.weights for one in weight.of_groups()]
+        for weight in all_weights:
             weights[weight.name] = read[weight.name] = graph.param(
                 f"weight.{len(read)}", weight.value.dtype, weight.value.shape)
         gradients, written = [], {}
-        for weight in self.weights:
+        for weight in all_weights:
             if self._combined:
                 gradients.append(None)
                 continue
-            name = f"~accumulator~{weight.name}"
+            name = weight.accumulator
             accumulator = self._param(graph, read, name)
             gradients.append(graph.value(self._accumulation.total(graph.native, accumulator.id)))
             written[name] = graph.full(accumulator.dtype, accumulator.shape, 0.0)
         if self._accumulation.needs_index():
             self._param(graph, read, "~accumulated")
             written["~accumulated"] = graph.full("f32", (), 0.0)
-        written.update(self._updates(graph, read, weights, gradients))
+        written.update(self._updates(graph, read, all_weights, weights, gradients))
         self._finish_update(graph, read, written)
 
-    def _updates(self, graph, read, weights, gradients):
-        """New values of weights and optimizer state by name."""
+    def _updates(self, graph, read, trained, weights, gradients):
+        """New values of weights and optimizer state by name. `weights`: name -> value."""
         native, written = graph.native, {}
         known = [gradient for gradient in gradients if gradient is not None]
         if "~max_grad_norm" in self.state and known:
@@ -200,7 +233,7 @@ class TrainingPrograms:
             known = [graph.value(value) for value in clipped]
             gradients = known if len(known) == len(gradients) else gradients
         finite = graph.value(_pando.all_finite(native, [g.id for g in known])) if self._automatic else None
-        for number, (weight, gradient) in enumerate(zip(self.weights, gradients)):
+        for number, (weight, gradient) in enumerate(zip(trained, gradients)):
             old = [self._param(graph, read, name) for _, name in weight.slots]
             hyper = self._hyper(graph, read, weight.group)
             seed = self._rounding_seed(graph, read, number) if self._stochastic else None
@@ -239,9 +272,6 @@ class TrainingPrograms:
     def _velocity(self, weight):
         return next(name for kind, name in weight.slots if kind == "momentum_buffer")
 
-    def _is_mean(self):
-        return self._options.Training.accumulation_and_replication_reduction_type is ReductionType.Mean
-
     # Programs.
 
     def _finish(self, name, read, written):
@@ -254,7 +284,7 @@ class TrainingPrograms:
             written.setdefault(state.name, state.written)
         self._bump_rounding_seed(self._graph, read, written)
         changed = [one for one in captured.inputs if one.written is not None]
-        prints = built.extra.get("prints", [])
+        prints = [*built.extra["prints"], *built.extra["finite"]]
         params = [*(s.value for s in model_state), *read.values(), *(one.value for one in captured.inputs)]
         results = [*written.values(), *values, *(one.written for one in changed), *prints, *anchors]
         module = captured.finish(results, params)

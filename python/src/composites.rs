@@ -2,7 +2,7 @@
 
 use crate::{Error, to_python};
 use pando_base::Result;
-use pando_graph::{Builder, ValueId};
+use pando_graph::{Builder, Cell, Layer, ValueId};
 use pando_transform::loss::{self, Reduction};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -57,10 +57,31 @@ pub fn insert(
             let results = b.batch_norm_training(x, scale, bias, attributes.number("epsilon")?);
             results.map(|results| results.to_vec()).map_err(to_python)
         }
+        (name, args) if cell(name).is_some_and(|cell| args.len() >= 6 + usize::from(cell == Cell::Lstm)) => {
+            let cell = cell(name).expect("just found");
+            recurrent(b, cell, args).map_err(to_python)
+        }
         (name, _) if loss::LOSSES.contains(&name) => one(losses(b, name, args, attributes)),
         ("rms_norm", &[x, scale]) => one(b.rms_norm(x, scale, attributes.number("epsilon")?)),
         _ => Err(Error::new_err(format!("there is no composite {name} of {} operands", args.len()))),
     }
+}
+
+fn cell(name: &str) -> Option<Cell> {
+    [Cell::Lstm, Cell::Gru, Cell::Tanh, Cell::Relu].into_iter().find(|cell| cell.name() == name)
+}
+
+/// The states of all steps, and the last ones; gates in PyTorch's order.
+fn recurrent(b: &mut Builder, cell: Cell, args: &[ValueId]) -> Result<Vec<ValueId>> {
+    let [x, w_input, w_state, b_input, b_state, ref states @ ..] = *args else {
+        return Err(pando_base::Error::new(
+            "a recurrent layer has an input, two weights, two biases and states",
+        ));
+    };
+    let states = states.to_vec();
+    let layer = Layer { x, w_input, w_state, b_input, b_state, states, order: cell.order() };
+    let (stack, last) = b.recurrent(cell, &layer)?;
+    Ok([vec![stack], last].concat())
 }
 
 /// The losses of the samples, not reduced.

@@ -51,5 +51,7 @@ fn _pando(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(training::next_loss_scale, module)?)?;
     module.add_function(wrap_pyfunction!(command_line, module)?)?;
     module.add_function(wrap_pyfunction!(predict::predict, module)?)?;
+    module.add_function(wrap_pyfunction!(predict::predict_module, module)?)?;
+    module.add_function(wrap_pyfunction!(predict::read_report, module)?)?;
     module.add_function(wrap_pyfunction!(predict::systems, module)?)
 }

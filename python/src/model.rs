@@ -110,7 +110,8 @@ impl Model {
         let mut options =
             CompileOptions { matmul_precision: precision_of(precision)?, ..CompileOptions::default() };
         options.threads = threads.unwrap_or(options.threads);
-        let (threads, matmul_precision) = (options.threads, options.matmul_precision.used(options.isa));
+        let (threads, matmul_precision) =
+            (options.threads, options.matmul_precision.used(options.isa, options.tile_unit));
         Ok(Model { engine: load(options)?, threads, matmul_precision })
     }
 }

@@ -10,6 +10,7 @@ use pando_base::Tensor;
 use pando_runtime::{CompileOptions, Input, Program};
 use pyo3::prelude::*;
 use std::path::PathBuf;
+use std::ptr::NonNull;
 
 /// A program: its name, module, names of state read and written, names of inputs and outputs.
 type Described<'py> = (String, PyRef<'py, Module>, Vec<String>, Vec<String>, Vec<String>, Vec<String>);
@@ -59,7 +60,7 @@ impl Session {
 
     /// A copy of a tensor of the state.
     fn state(&self, name: &str) -> PyResult<Array> {
-        self.0.state(name).map(|tensor| Array::new(tensor.clone())).map_err(to_python)
+        self.0.state(name).map(Array::new).map_err(to_python)
     }
 
     fn state_names(&self) -> Vec<String> {
@@ -71,6 +72,24 @@ impl Session {
         // SAFETY: the caller holds the array until this call returns, and it is copied.
         let tensor = unsafe { borrow(&array) }?.to_tensor();
         self.0.set_state(name, tensor).map_err(to_python)
+    }
+
+    /// From now on a tensor of the state is the array, elements included, until `take_back`. The caller keeps it alive
+    /// and untouched.
+    fn lend(&mut self, name: &str, array: Location) -> PyResult<()> {
+        // SAFETY: the caller's promise.
+        let input = unsafe { borrow(&array) }?;
+        let Some(address) = NonNull::new(std::ptr::with_exposed_provenance_mut(array.0)) else {
+            return Ok(());
+        };
+        let (dtype, shape) = (input.dtype(), input.shape().clone());
+        // SAFETY: as above.
+        unsafe { self.0.lend(name, dtype, shape, address) }.map_err(to_python)
+    }
+
+    /// Ends `lend`: the state has memory of its own again.
+    fn take_back(&mut self, name: &str) -> PyResult<()> {
+        self.0.take_back(name).map_err(to_python)
     }
 
     /// Writes all state to a folder, in one step.

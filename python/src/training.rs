@@ -172,6 +172,12 @@ impl Accumulation {
         added.map(Id::index).map_err(to_python)
     }
 
+    /// What one gradient adds to a sum that is not divided afterwards, in f32.
+    fn share(&self, graph: &mut Graph, gradient: Value) -> PyResult<Value> {
+        let gradient = graph.value(gradient)?;
+        self.0.share(graph.open()?, gradient).map(Id::index).map_err(to_python)
+    }
+
     /// The gradient for the update, in f32.
     fn total(&self, graph: &mut Graph, accumulator: Value) -> PyResult<Value> {
         let accumulator = graph.value(accumulator)?;

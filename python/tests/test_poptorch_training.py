@@ -221,3 +221,39 @@ def test_a_network_learns_digits():
     images, labels = digits(512, 2)
     right = (poptorch.inferenceModel(model)(images).argmax(1) == labels).float().mean()
     assert right > 0.97
+
+
+class Rounded(torch.autograd.Function):
+    """Rounds forward; backward is not the gradient of rounding."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.round()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return gradient * (x.abs() < 2)
+
+
+def test_functions_with_a_backward_pass_of_their_own_train():
+    class Quantised(Classifier):
+        def forward(self, x, labels):
+            scores = self.second(Rounded.apply(self.first(x) * 2))
+            return scores, self.loss(scores, labels)
+
+    model = Quantised()
+    reference = copy.deepcopy(model)
+    options = poptorch.Options()
+    options.Training.gradientAccumulation(2)
+    wrapped = poptorch.trainingModel(model, options, torch.optim.SGD(model.parameters(), lr=0.1))
+    theirs = torch.optim.SGD(reference.parameters(), lr=0.1)
+    for step in range(3):
+        x, labels = batch(8, step)
+        wrapped(x, labels)
+        theirs.zero_grad()
+        for half in (slice(0, 4), slice(4, 8)):
+            (reference(x[half], labels[half])[1] / 2).backward()
+        theirs.step()
+    close(model, reference)

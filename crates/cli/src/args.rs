@@ -76,17 +76,24 @@ pub struct ModelArgs {
     pub dims: Vec<(String, u64)>,
 }
 
+/// The values of a model's inputs. Where nothing is run, they matter to models whose sizes or branches depend on them.
+#[derive(Clone, ClapArgs)]
+pub struct InputArgs {
+    /// An input's values: a .npy file, a .npz file for all inputs it has arrays for, or one number for all its
+    /// elements. A model's only input needs no name
+    #[arg(long = "input", value_name = "[NAME=]FILE|NUMBER", value_parser = parse_input)]
+    pub inputs: Vec<GivenInput>,
+    /// Draw the inputs that nothing is given for, from this seed
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub random: u64,
+}
+
 #[derive(ClapArgs)]
 pub struct RunArgs {
     #[command(flatten)]
     pub model: ModelArgs,
-    /// An input's values: a .npy file, or a .npz file for all inputs it has arrays for. A model's only input needs no
-    /// name
-    #[arg(long = "input", value_name = "[NAME=]FILE", value_parser = parse_input)]
-    pub inputs: Vec<InputFile>,
-    /// Draw the inputs that no file is given for, from this seed
-    #[arg(long, value_name = "SEED", default_value_t = 0)]
-    pub random: u64,
+    #[command(flatten)]
+    pub given: InputArgs,
     /// Write every output there as NAME.npy
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
@@ -96,6 +103,9 @@ pub struct RunArgs {
     /// How precisely f32 products are computed, at least
     #[arg(long, value_enum, default_value_t = MatmulPrecision::Highest)]
     pub matmul_precision: MatmulPrecision,
+    /// Do without the processor's unit for products of tiles (AMX)
+    #[arg(long)]
+    pub no_amx: bool,
     /// Run this often and report the median time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub iterations: u64,
@@ -151,6 +161,8 @@ pub struct ProfileArgs {
     #[command(flatten)]
     pub model: ModelArgs,
     #[command(flatten)]
+    pub given: InputArgs,
+    #[command(flatten)]
     pub options: CompileOptions,
     /// Profile training instead of inference
     #[arg(long)]
@@ -164,6 +176,9 @@ pub struct ProfileArgs {
     /// Pipeline stages
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub stages: u64,
+    /// End a stage with the operation that computes this value, instead of balancing them; again for the next stage
+    #[arg(long = "stage-end", value_name = "VALUE", conflicts_with = "stages")]
+    pub stage_ends: Vec<String>,
     /// Also compute the values tile by tile and compare them with the reference evaluator
     #[arg(long)]
     pub exact: bool,
@@ -178,10 +193,19 @@ pub struct ProfileArgs {
     pub json: bool,
 }
 
+impl ProfileArgs {
+    /// Of the pipeline.
+    pub fn num_stages(&self) -> u64 {
+        if self.stage_ends.is_empty() { self.stages } else { self.stage_ends.len() as u64 + 1 }
+    }
+}
+
 #[derive(ClapArgs)]
 pub struct CompileArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub given: InputArgs,
     #[command(flatten)]
     pub options: CompileOptions,
     /// The pass whose result to print
@@ -259,16 +283,28 @@ fn parse_dim(text: &str) -> Result<(String, u64), String> {
     Ok((name, size))
 }
 
-/// `NAME=FILE`, or a file alone.
+/// `NAME=SOURCE`, or a source alone.
 #[derive(Clone, Debug)]
-pub struct InputFile {
+pub struct GivenInput {
     pub name: Option<String>,
-    pub path: PathBuf,
+    pub source: InputSource,
 }
 
-fn parse_input(text: &str) -> Result<InputFile, String> {
-    if !text.contains('=') {
-        return Ok(InputFile { name: None, path: text.into() });
-    }
-    split_pair(text).map(|(name, path)| InputFile { name: Some(name), path: path.into() })
+#[derive(Clone, Debug)]
+pub enum InputSource {
+    File(PathBuf),
+    /// Every element.
+    Number(f64),
+}
+
+fn parse_input(text: &str) -> Result<GivenInput, String> {
+    let (name, value) = match text.contains('=') {
+        true => split_pair(text).map(|(name, value)| (Some(name), value))?,
+        false => (None, text),
+    };
+    let source = match value.parse() {
+        Ok(number) => InputSource::Number(number),
+        Err(_) => InputSource::File(value.into()),
+    };
+    Ok(GivenInput { name, source })
 }

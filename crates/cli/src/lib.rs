@@ -3,6 +3,7 @@
 
 pub mod args;
 pub mod commands;
+mod for_inputs;
 mod inputs;
 pub mod model;
 mod npy;

@@ -24,6 +24,11 @@ pub struct GraphModel {
     pub outputs: Vec<(String, usize)>,
 }
 
+/// Of a file's name.
+pub fn is_onnx(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "onnx")
+}
+
 /// What a built-in model's name begins with.
 const ZOO: &str = "zoo:";
 
@@ -135,12 +140,14 @@ pub fn prepared(module: Module, options: &CompileOptions) -> Result<Module> {
     Ok(with_precision(bound, precision(options.precision)))
 }
 
+/// Names of dimensions that say how many items are processed at once.
+pub const BATCH_NAMES: [&str; 4] = ["N", "B", "batch", "batch_size"];
+
 /// `--micro-batch` gives a size to the dimension that names batches. A model whose sizes are fixed already
 /// must agree.
 fn bind_batch(module: Module, batch: u64) -> Result<Module> {
-    const NAMES: [&str; 4] = ["N", "B", "batch", "batch_size"];
     let text = main_types(&module)?.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    for name in NAMES {
+    for name in BATCH_NAMES {
         let named = main_types(&module)?.iter().any(|ty| ty.dims.iter().any(|dim| dim.to_string() == name));
         if named {
             return bind_dims(&module, &[(name, batch)]);

@@ -105,7 +105,7 @@ impl Frame {
             Place::Prepared(offset) => unsafe { prepared.as_ptr().add(*offset) },
             Place::Const(tensor) => tensor.bytes().as_ptr().cast_mut(),
             Place::Kept(bytes) => bytes.as_ptr(),
-            Place::Param | Place::Replaces(_) => std::ptr::null_mut(),
+            Place::Param | Place::Replaces(_) | Place::Row(_) => std::ptr::null_mut(),
         };
         let pointers = plan.buffers.values().map(|buffer| pointer(&buffer.place)).collect();
         let children = plan.children.iter().map(Frame::new).collect();
@@ -119,6 +119,14 @@ impl Frame {
         }
         for &(buffer, param) in &plan.replacing {
             self.pointers[buffer.index()] = self.pointers[plan.params[param].index()];
+        }
+    }
+
+    /// Sets where the rows of this iteration are.
+    fn point_to_rows(&mut self, plan: &Plan, iteration: u64) {
+        for &(buffer, row) in &plan.rows {
+            let begin = row.index(iteration) as usize * plan.buffers[buffer].bytes;
+            self.pointers[buffer.index()] = self.pointers[plan.params[row.param].index()].wrapping_add(begin);
         }
     }
 
@@ -220,6 +228,12 @@ impl Run<'_> {
         prepare(plan, &plan.prepared, frame, self.pool)?;
         frame.versions.extend_from_slice(self.versions);
         Ok(())
+    }
+
+    /// Runs a loop's body on the parameters it is bound to.
+    pub fn run_iteration(&mut self, index: usize, iteration: u64) -> Result<()> {
+        self.children[index].point_to_rows(&self.plan.children[index], iteration);
+        self.run_child(index)
     }
 
     /// Runs a child plan once more on the parameters it is bound to.

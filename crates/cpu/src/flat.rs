@@ -5,7 +5,11 @@
 use crate::constants::{Constant, Constants};
 use crate::errors;
 use crate::gradients;
+use crate::kernel::gemm::window_tiles;
+use crate::kernel::row_gradients::Gradient;
+use crate::options::CompileOptions;
 use crate::plan::layout::{BlockedConv, blocked};
+use crate::plan::quantised::quantised;
 use crate::recognise::{Composite, recognise};
 use crate::step::conv::norm::What;
 use crate::view::Sizes;
@@ -58,6 +62,8 @@ pub enum Work {
     },
     /// Of an image and the gradient of its windows' maxima: see `step/conv/pool_gradient.rs`.
     PoolGradient(ReduceWindow),
+    /// Of what was kept, perhaps a scale, and the gradient of the result: gradients of the operands.
+    RowGradient(Gradient),
     /// A part of batch normalization over blocks.
     Norm(What),
     /// Images in blocks of channels from those of several phases of strides; see `step/conv/interleave.rs`.
@@ -92,8 +98,13 @@ pub enum Work {
 }
 
 /// A function of a valid module whose dimensions are all known.
-pub fn flatten(module: &Module, func: FuncId, constants: &mut Constants, fuse: bool) -> Result<Flat> {
-    let mut flattener = Flattener { module, constants, fuse, flat: Flat::default(), call: None };
+pub fn flatten(
+    module: &Module,
+    func: FuncId,
+    constants: &mut Constants,
+    options: &CompileOptions,
+) -> Result<Flat> {
+    let mut flattener = Flattener { module, constants, options, flat: Flat::default(), call: None };
     let func = &module.funcs[func];
     let types = func.param_types();
     let params: Vec<ValueIndex> = types.into_iter().map(|ty| flattener.value(ty)).collect::<Result<_>>()?;
@@ -101,13 +112,14 @@ pub fn flatten(module: &Module, func: FuncId, constants: &mut Constants, fuse: b
     let mut flat = flattener.flat;
     flat.name_the_nameless();
     (flat.params, flat.results) = (params, results);
+    let flat = if options.fuse { quantised(flat, window_tiles(options.isa).is_some()) } else { flat };
     Ok(blocked(flat))
 }
 
 struct Flattener<'a> {
     module: &'a Module,
     constants: &'a mut Constants,
-    fuse: bool,
+    options: &'a CompileOptions,
     flat: Flat,
     /// The name of the result of the call that is being written out.
     call: Option<Arc<str>>,
@@ -142,13 +154,13 @@ impl Flattener<'_> {
     fn node(&mut self, func: &Func, node: &Node, operands: Vec<ValueIndex>) -> Result<Vec<ValueIndex>> {
         if let Op::Call(callee) = node.op {
             let callee = &self.module.funcs[callee];
-            if self.fuse
+            if self.options.fuse
                 && let Some(work) = gradients::recognise(self.module, callee)
             {
                 let name = self.name(func, node);
                 return self.push(work, operands, &callee.result_types(), name);
             }
-            return match recognise(self.module, callee).filter(|_| self.fuse) {
+            return match recognise(self.module, callee).filter(|_| self.options.fuse) {
                 Some(composite) => {
                     let name = self.name(func, node);
                     self.push(Work::Composite(composite), operands, &callee.result_types(), name)
@@ -209,7 +221,7 @@ impl Flattener<'_> {
 
     fn inner(&mut self, func: FuncId) -> Result<Box<Flat>> {
         let name = &self.module.funcs[func].name;
-        flatten(self.module, func, self.constants, self.fuse)
+        flatten(self.module, func, self.constants, self.options)
             .map(Box::new)
             .map_err(|error| errors::in_func(error, name))
     }

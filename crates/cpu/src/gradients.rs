@@ -1,6 +1,7 @@
 //! Composites of training with a plan of their own, recognised by their bodies as those of `recognise.rs`.
 
 use crate::flat::Work;
+use crate::kernel::row_gradients::Gradient;
 use crate::plan::layout::{BlockedConv, over_pixels};
 use crate::recognise::{is_body_of, scalars};
 use pando_base::{DType, Result};
@@ -23,6 +24,37 @@ pub fn recognise(module: &Module, func: &Func) -> Option<Work> {
                 .map(|results| results[0])
         })
         .map(|epsilon| Work::BatchNormGradient { epsilon }),
+        name => row_gradient(module, func, name).map(Work::RowGradient),
+    }
+}
+
+/// Of functions of rows of f32.
+fn row_gradient(module: &Module, func: &Func, name: &str) -> Option<Gradient> {
+    let types = func.param_types();
+    let shape = types.first()?.shape()?;
+    if types.iter().any(|ty| ty.dtype != DType::F32) || shape.rank() == 0 || shape.num_elements() == 0 {
+        return None;
+    }
+    let same =
+        |build: &dyn Fn(&mut Builder, &[ValueId]) -> Result<ValueId>| is_body_of(module, func, &types, build);
+    let norm = types.len() == 3 && types[1].rank() == 1;
+    let epsilon = |build: &Build| {
+        let mut epsilons = scalars(module, func).into_iter();
+        epsilons.find(|&epsilon| same(&|b, args| build(b, args, epsilon.into())))
+    };
+    match name {
+        "softmax.grad" => same(&|b, args| b.softmax_grad(args[0], args[1])).then_some(Gradient::Softmax),
+        "log_softmax.grad" => {
+            same(&|b, args| b.log_softmax_grad(args[0], args[1])).then_some(Gradient::LogSoftmax)
+        }
+        "layer_norm.grad" if norm => epsilon(&|b, args, epsilon| {
+            b.layer_norm_grad(args[0], args[1], args[2], epsilon).map(|results| results[0])
+        })
+        .map(|epsilon| Gradient::LayerNorm { epsilon }),
+        "rms_norm.grad" if norm => epsilon(&|b, args, epsilon| {
+            b.rms_norm_grad(args[0], args[1], args[2], epsilon).map(|results| results[0])
+        })
+        .map(|epsilon| Gradient::RmsNorm { epsilon }),
         _ => None,
     }
 }

@@ -1,6 +1,8 @@
 //! Which instructions this computer has. Every kernel exists for each level and gives, at one level, the
 //! same bits on every computer.
 
+use crate::kernel::gemm::{Found, has_tile_unit, tile_unit_found};
+
 /// Levels, least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
@@ -39,5 +41,36 @@ impl Isa {
     pub fn available() -> impl Iterator<Item = Isa> {
         let best = Isa::detect();
         Isa::ALL.into_iter().filter(move |&isa| isa <= best)
+    }
+}
+
+/// The unit for products of tiles of bf16 and bytes (AMX), which a computer has beside a level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TileUnit {
+    None,
+    /// What the processor's would do, in software: for tests.
+    Emulated,
+    /// Only where [`TileUnit::detect`] finds it.
+    Processor,
+}
+
+impl TileUnit {
+    /// This computer's, if the system lets the process use it and its products have been found right.
+    pub fn detect() -> TileUnit {
+        if has_tile_unit() { TileUnit::Processor } else { TileUnit::None }
+    }
+
+    /// Why this computer's is not used though there is one.
+    pub fn problem() -> Option<&'static str> {
+        match tile_unit_found() {
+            Found::Nothing | Found::Good => None,
+            Found::Refused => Some("the system does not let this process use the processor's AMX unit"),
+            Found::Wrong => Some("the processor's AMX unit is not used: it computed a product wrongly"),
+        }
+    }
+
+    /// What can be used of it here.
+    pub fn usable(self) -> TileUnit {
+        if self == TileUnit::Processor { TileUnit::detect() } else { self }
     }
 }

@@ -15,6 +15,11 @@
 //! in registers, those of strided convolutions a convolution for each phase (`plan/phases.rs`), batch normalization
 //! takes two passes over memory each way, and updates of a weight and its moments are one (`plan/together.rs`).
 //!
+//! Products with constant right sides are of words of 32 bits (`kernel/gemm/words.rs`): an f32, two bf16 or i16, four
+//! bytes; weights of 16 bits stay so. A unit for products of tiles (AMX, `kernel/gemm/amx`) takes bf16 and bytes, and f32
+//! as sums of bf16 where that is exact enough for the precision asked for, and faster. What quantised models subtract
+//! before they multiply is subtracted from the product (`plan/quantised.rs`).
+//!
 //! Convolutions of f32 images have a layout of their own: channels in blocks of 16, the lanes of a register
 //! (`plan/layout.rs`), through chains of convolutions, pools, sums and activations, with copies only where
 //! other ops come in. Kernels are direct (`kernel/conv.rs`), or Winograd's where that is faster and as exact
@@ -25,7 +30,9 @@
 //! images of ResNet-50 take 64 ms each, where direct multiply-adds alone take 69 and Winograd's 56.
 //!
 //! Results are those of the graph's evaluator but for rounding: f32 arithmetic in f32. They do not depend
-//! on the number of threads and are the same bits from run to run.
+//! on the number of threads and are the same bits from run to run. One choice is measured, once in a process: whether a
+//! unit for tiles is faster at f32's own precision ([`MatmulPrecision::Highest`]); without the unit
+//! ([`CompileOptions::tile_unit`]) bits are the same on all computers of a level.
 
 mod constants;
 mod errors;
@@ -42,9 +49,11 @@ mod pool;
 mod recognise;
 mod state;
 mod step;
+mod variable;
 mod view;
 
-pub use isa::Isa;
+pub use isa::{Isa, TileUnit};
 pub use model::{Input, Model, StepTime, compile, compile_owned, medians};
 pub use options::{CompileOptions, MatmulPrecision};
-pub use state::{Variable, compile_stateful};
+pub use state::compile_stateful;
+pub use variable::Variable;

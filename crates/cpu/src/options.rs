@@ -1,19 +1,21 @@
 //! What a user chooses when compiling.
 
-use crate::isa::Isa;
-use crate::kernel::gemm::{Pairs, pair_tiles};
+use crate::isa::{Isa, TileUnit};
+use crate::kernel::gemm::{Word, bf16_tiles, word_tiles};
 
-/// How exact products of f32 are, as PyTorch names it. All levels sum in f32.
+/// How exact products of f32 with weights are, as PyTorch names it. All levels sum in f32. What is less exact is so
+/// only where that is faster: [`MatmulPrecision::used`] tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MatmulPrecision {
-    /// Error no larger than that of plain f32 products.
+    /// Error no larger than that of plain f32 products. Where the processor has a unit for tiles, six products of
+    /// bf16 may take the place of one: if they are a quarter faster, as measured once in a process.
     #[default]
     Highest,
-    /// About 16 mantissa bits are enough. Runs as `Highest`: three products of bf16 in place of one take longer
-    /// than a product of f32 where the processor's pairs of bf16 are twice as fast, and longer still elsewhere.
+    /// About 16 mantissa bits are enough: three products of bf16 on a unit for tiles. Runs as `Highest` elsewhere:
+    /// pairs of bf16 in vectors are at most twice as fast as f32.
     High,
     /// About 8 mantissa bits are enough: weights and what they are multiplied with as bf16. Runs as `Highest`
-    /// where the processor has no products of bf16 (AVX-512 BF16).
+    /// where the processor has no products of bf16 (AVX-512 BF16, or a unit for tiles).
     Medium,
 }
 
@@ -30,11 +32,14 @@ impl MatmulPrecision {
     }
 
     /// The precision that products with weights have in fact.
-    pub fn used(self, isa: Isa) -> MatmulPrecision {
-        match self {
-            MatmulPrecision::Medium if pair_tiles(isa, Pairs::Bf16).is_some() => MatmulPrecision::Medium,
-            _ => MatmulPrecision::Highest,
-        }
+    pub fn used(self, isa: Isa, unit: TileUnit) -> MatmulPrecision {
+        let on_unit = bf16_tiles(unit.usable(), 1).is_some();
+        let there = match self {
+            MatmulPrecision::Highest => true,
+            MatmulPrecision::High => on_unit,
+            MatmulPrecision::Medium => on_unit || word_tiles(isa, Word::Bf16).is_some(),
+        };
+        if there { self } else { MatmulPrecision::Highest }
     }
 }
 
@@ -45,6 +50,8 @@ pub struct CompileOptions {
     pub matmul_precision: MatmulPrecision,
     /// The instructions to use: never more than [`Isa::detect`] finds.
     pub isa: Isa,
+    /// The unit for tiles to use beside them.
+    pub tile_unit: TileUnit,
     /// Whether ops are computed together. Off is for tests: the same kernels, one op at a time.
     pub fuse: bool,
 }
@@ -56,6 +63,7 @@ impl Default for CompileOptions {
             threads,
             matmul_precision: MatmulPrecision::default(),
             isa: Isa::detect(),
+            tile_unit: TileUnit::detect(),
             fuse: true,
         }
     }

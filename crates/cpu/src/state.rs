@@ -1,4 +1,4 @@
-//! State: parameters that outlive runs. Results that replace them are written into their memory, and what is
+//! State: parameters that outlive runs, in variables (`variable.rs`). Results that replace them are written into their memory, and what is
 //! prepared from those that a model only reads, packed weights above all, is kept until they change.
 
 use crate::errors;
@@ -6,43 +6,10 @@ use crate::exec::Timing;
 use crate::model::{Arguments, Input, Model, Planned, StepTime};
 use crate::options::CompileOptions;
 use crate::plan::state::Declared;
+use crate::variable::Variable;
 use pando_base::{Result, Tensor};
 use pando_graph::Module;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// A tensor that models read and replace. Its version names its elements: whoever may change them gives it
-/// another one, which no other variable has.
-#[derive(Debug)]
-pub struct Variable {
-    tensor: Tensor,
-    version: u64,
-}
-
-fn next_version() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-impl Variable {
-    pub fn new(tensor: Tensor) -> Variable {
-        Variable { tensor, version: next_version() }
-    }
-
-    pub fn tensor(&self) -> &Tensor {
-        &self.tensor
-    }
-
-    /// The tensor, to write.
-    pub fn tensor_mut(&mut self) -> &mut Tensor {
-        self.version = next_version();
-        &mut self.tensor
-    }
-
-    pub fn into_tensor(self) -> Tensor {
-        self.tensor
-    }
-}
 
 /// As [`crate::compile_owned`], for a function whose first `state` parameters are [`Variable`]s. `aliases`:
 /// parameters among them, and the results that replace them, of the same types. To be run by
@@ -71,13 +38,13 @@ pub fn compile_stateful(
         }
     }
     let steady = (0..state).filter(|param| !aliases.iter().any(|alias| alias.0 == *param)).collect();
-    Model::new(module, state, Declared { steady, aliases: aliases.to_vec() }, options)
+    Model::new(module, state, Declared { steady, aliases: aliases.to_vec(), count: None }, options)
 }
 
 impl Model {
     /// Replaces state by the results that are its new elements, and returns the other results, in order.
     /// Concerning memory: nothing is allocated for state once a run with these shapes has been, unless a
-    /// variable's tensor has clones, which keep the old elements.
+    /// variable's elements are shared with tensors, which keep the old ones.
     pub fn run_in_place(&self, state: &mut [&mut Variable], inputs: &[Input]) -> Result<Vec<Tensor>> {
         let (planned, arguments) = self.stateful(state, inputs)?;
         let mut outputs = planned.zeroed_results();
@@ -115,17 +82,17 @@ impl Model {
         if state.len() != self.num_state {
             return Err(errors::wrong_state_count(self.num_state, state.len()));
         }
-        let types = state.iter().map(|variable| (variable.tensor.dtype(), variable.tensor.shape()));
+        let types = state.iter().map(|variable| variable.ty());
         let shapes = self.checked_shapes(types.chain(inputs.iter().map(Input::ty)))?;
         let planned = self.planned(&shapes)?;
         let mut arguments = Arguments::default();
         for (index, variable) in state.iter_mut().enumerate() {
             let address = match self.state.is_steady(index) {
-                true => variable.tensor.bytes().as_ptr().cast_mut(),
-                false => variable.tensor_mut().bytes_mut().as_mut_ptr(),
+                true => variable.bytes().as_ptr().cast_mut(),
+                false => variable.bytes_mut().as_mut_ptr(),
             };
             arguments.addresses.push(address);
-            arguments.versions.push(variable.version);
+            arguments.versions.push(variable.version());
         }
         arguments.addresses.extend(inputs.iter().map(Input::address));
         Ok((planned, arguments))

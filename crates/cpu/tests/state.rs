@@ -55,7 +55,7 @@ fn runs_in_place_are_the_same_bits() {
                 aliases.iter().for_each(|&(param, result)| inputs[param] = expected[result].clone());
                 let kept = expected.len() - aliases.len();
                 compare(&others, &expected[..kept], 0.0).unwrap();
-                let found: Vec<Tensor> = state.iter().map(|variable| variable.tensor().clone()).collect();
+                let found: Vec<Tensor> = state.iter().map(|variable| variable.to_tensor()).collect();
                 compare(&found, &inputs, 0.0).unwrap();
             }
         };
@@ -87,7 +87,7 @@ fn state_that_changes_places() {
     let (a, b) = (f32s(&[2], &[1.0, 2.0]), f32s(&[2], &[3.0, 4.0]));
     let mut state = [Variable::new(a.clone()), Variable::new(b.clone())];
     assert!(step(&model, &mut state, &[]).is_empty());
-    assert_eq!([state[0].tensor(), state[1].tensor()], [&b, &a]);
+    assert_eq!([state[0].to_tensor(), state[1].to_tensor()], [b, a]);
 }
 
 /// A clone of a variable's tensor keeps the old elements.
@@ -99,7 +99,25 @@ fn clones_stay_as_they_were() {
     let mut state = [Variable::new(old.clone())];
     step(&model, &mut state, &[f32s(&[2], &[10.0, 10.0])]);
     assert_eq!(old, f32s(&[2], &[1.0, 2.0]));
-    assert_eq!(state[0].tensor(), &f32s(&[2], &[11.0, 12.0]));
+    assert_eq!(state[0].to_tensor(), f32s(&[2], &[11.0, 12.0]));
+}
+
+/// Memory that is lent is written where it lies.
+#[test]
+#[allow(unsafe_code)]
+fn lent_memory_is_updated_in_place() {
+    let text = "func @main(%a: f32[2], %x: f32[2]) -> f32[2] {\n  %y = add %a, %x : f32[2]\n  return %y\n}\n";
+    let model = compiled(text, 1, &[(0, 0)]);
+    let mut lender = f32s(&[2], &[1.0, 2.0]);
+    let address = std::ptr::NonNull::new(lender.bytes_mut().as_mut_ptr()).unwrap();
+    // SAFETY: the tensor outlives the variable, and is looked at after it only.
+    let mut state = [unsafe { Variable::lent(DType::F32, lender.shape().clone(), address) }];
+    step(&model, &mut state, &[f32s(&[2], &[10.0, 10.0])]);
+    assert_eq!(state[0].to_tensor(), f32s(&[2], &[11.0, 12.0]));
+    state[0].set(f32s(&[2], &[5.0, 6.0]));
+    step(&model, &mut state, &[f32s(&[2], &[1.0, 1.0])]);
+    drop(state);
+    assert_eq!(lender, f32s(&[2], &[6.0, 7.0]));
 }
 
 /// The memory of replaced state stays where it is, and nothing is made beside it.
@@ -123,10 +141,10 @@ fn updates_are_written_where_the_state_is() {
     let all: Vec<Tensor> = tensors.iter().chain(&inputs).cloned().collect();
     let expected = run(&parse(text, "test.graph").unwrap(), &all, &CompileOptions::default());
     let mut state = tensors.map(|tensor| Variable::new(f32s(&[64, 64], &tensor.to_f64())));
-    let before: Vec<*const u8> = state.iter().map(|variable| variable.tensor().bytes().as_ptr()).collect();
+    let before: Vec<*const u8> = state.iter().map(|variable| variable.bytes().as_ptr()).collect();
     assert_eq!(step(&model, &mut state, &inputs), expected[..1]);
-    assert_eq!([state[1].tensor(), state[0].tensor()], [&expected[1], &expected[2]]);
-    let after: Vec<*const u8> = state.iter().map(|variable| variable.tensor().bytes().as_ptr()).collect();
+    assert_eq!([&state[1].to_tensor(), &state[0].to_tensor()], [&expected[1], &expected[2]]);
+    let after: Vec<*const u8> = state.iter().map(|variable| variable.bytes().as_ptr()).collect();
     assert_eq!(before, after);
     let shapes: Vec<_> = all.iter().map(|tensor| tensor.shape().clone()).collect();
     let (arena, _) = model.memory_bytes(&shapes).unwrap();
@@ -145,7 +163,7 @@ fn packed_state_follows_its_changes() {
     let mut state = [Variable::new(f32s(&[64, 64], &vec![1.0; 64 * 64]))];
     let all = |value: f64| f32s(&[32, 64], &vec![value; 32 * 64]);
     assert_eq!(step(&model, &mut state, std::slice::from_ref(&x)), [all(64.0)]);
-    state[0].tensor_mut().as_mut_slice::<f32>().unwrap().fill(2.0);
+    state[0].set(f32s(&[64, 64], &vec![2.0; 64 * 64]));
     assert_eq!(step(&model, &mut state, std::slice::from_ref(&x)), [all(128.0)]);
     // Another variable in its place is another state, too.
     state[0] = Variable::new(f32s(&[64, 64], &vec![3.0; 64 * 64]));
@@ -264,9 +282,9 @@ fn batches_with_weights_that_are_state() {
     let mut state = [whole(3, &[32, 16, 3, 3]), whole(2, &[16, 32, 1, 1])].map(Variable::new);
     for change in [11, 13, 0] {
         if change > 0 {
-            *state[0].tensor_mut() = whole(change, &[32, 16, 3, 3]);
+            state[0].set(whole(change, &[32, 16, 3, 3]));
         }
-        let inputs = [state[0].tensor().clone(), state[1].tensor().clone(), x.clone()];
+        let inputs = [state[0].to_tensor(), state[1].to_tensor(), x.clone()];
         let (results, steps) =
             model.profile_in_place(&mut state.iter_mut().collect::<Vec<_>>(), &[Input::from(&x)]).unwrap();
         assert_eq!(results, run(&module, &inputs, &options));

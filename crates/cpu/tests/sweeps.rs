@@ -111,6 +111,37 @@ fn dots_of_medium_precision() {
     }
 }
 
+/// Products of small numbers of 16 bits are exact, weights packed as they are or not; results have 8 bits or more.
+#[test]
+fn dots_of_16_bits() {
+    for dtype in [DType::F16, DType::BF16] {
+        for [m, n, k] in [[1, 1, 1], [1, 33, 700], [3, 33, 2], [14, 64, 17], [29, 40, 31], [20, 250, 1602]] {
+            // Whole numbers below 3, mostly zeros: sums stay below 256.
+            let number = |seed, i| {
+                let bits = pando_graph::random::bits(seed, i) % 64;
+                if bits < 5 { bits as f64 - 2.0 } else { 0.0 }
+            };
+            let tensor = |seed, sizes: [u64; 2]| {
+                let values: Vec<f64> = (0..sizes[0] * sizes[1]).map(|i| number(seed, i)).collect();
+                Tensor::from_f64(dtype, sizes, &values)
+            };
+            let (a, b) = (tensor(1, [m, k]), tensor(2, [k, n]));
+            let mut builder = Builder::new();
+            builder.begin("main");
+            let x = builder.param("x", TensorType::new(dtype, [m, k]));
+            let w = builder.weight("w", dtype, b.shape().clone(), ConstData::Dense(b.clone()));
+            let y = builder.dot(x, w, Dot { contract: vec![(1, 0)], ..Dot::default() }).unwrap();
+            builder.end(&[y]);
+            let module = builder.finish();
+            let expected = eval(&module, module.main().unwrap(), std::slice::from_ref(&a)).unwrap();
+            for isa in Isa::available() {
+                let found = run(&module, std::slice::from_ref(&a), &options(isa, 2, true));
+                assert_eq!(found, expected, "{m}x{n}x{k} {dtype} {isa:?}");
+            }
+        }
+    }
+}
+
 /// What quantised models do: 8-bit numbers less their zero points, multiplied in i32.
 #[test]
 fn dots_of_quantised_numbers() {

@@ -35,6 +35,12 @@ pub fn too_many_elements(func: &str, value: &str) -> Error {
     ))
 }
 
+pub fn no_stage_end(name: &str) -> Error {
+    Error::new(format!(
+        "--stage-end {name}: no operation after the last stage's end, with others behind it, computes a value of that name"
+    ))
+}
+
 pub fn too_few_operations(stages: usize) -> Error {
     Error::new(format!("--stages {stages}: the model has fewer operations than that; use fewer stages"))
 }

@@ -18,6 +18,7 @@ pub(crate) fn work(module: &Module, func: &Func, node: &Node) -> u64 {
     let inner = |id: FuncId| func_flops(module, &module.funcs[id]);
     match node.op {
         Op::Repeat { count, body } => inner(body).saturating_mul(count),
+        Op::Call(callee) => inner(callee),
         Op::If { then_func, else_func } => inner(then_func).max(inner(else_func)),
         Op::While { cond, body } => inner(cond).saturating_add(inner(body)),
         _ => node_flops(func, node),

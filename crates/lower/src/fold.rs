@@ -1,9 +1,9 @@
 //! What depends on constants alone is computed while compiling, where that takes no more room than what it is
 //! computed from: the factors that a batch norm of an inference model comes down to, reshaped biases, indices.
-//! Large tensors stay as they are: their elements are not needed to plan, and rearranging them costs the machine
-//! nothing that counts.
+//! Large tensors stay as they are but for their shape: their elements are not needed to plan, and rearranging them
+//! costs the machine nothing that counts.
 
-use pando_graph::{Const, ConstData, Func, Module, Op, ValueDef, ValueId, eval};
+use pando_graph::{Const, ConstData, Func, Module, Op, TensorType, ValueDef, ValueId, eval};
 
 const MAX_ELEMENTS: u64 = 1 << 16;
 
@@ -17,6 +17,18 @@ pub fn folded(module: &mut Module, op: &Op, operands: &[ValueId], target: &mut F
     let room: u64 = shapes.map(|shape| shape.num_elements()).sum();
     let types = pando_graph::infer(op, &target.operand_types(operands), module).expect("a valid operation");
     let ty = types[0].clone();
+    if let (Op::Reshape { .. }, [source]) = (op, sources.as_slice()) {
+        // The same elements, however many they are.
+        let shape = ty.shape()?;
+        let source = &module.consts[*source];
+        let data = match &source.data {
+            ConstData::Dense(tensor) => ConstData::Dense(tensor.clone().reshaped(shape.clone())),
+            rule => rule.clone(),
+        };
+        let name = format!("{}.{}", source.name, module.consts.len());
+        let reshaped = Const { name, dtype: source.dtype, shape, data };
+        return Some(pushed(module, reshaped, ty, target));
+    }
     let elements = ty.shape()?.num_elements();
     if room > MAX_ELEMENTS || elements > room || elements == 0 {
         return None;
@@ -36,8 +48,12 @@ pub fn folded(module: &mut Module, op: &Op, operands: &[ValueId], target: &mut F
         shape: tensor.shape().clone(),
         data: ConstData::Dense(tensor),
     };
-    let node = target.push_node(Op::Constant(module.consts.push(folded)), [], [ty]);
-    Some(target.nodes[node].results[0])
+    Some(pushed(module, folded, ty, target))
+}
+
+fn pushed(module: &mut Module, constant: Const, ty: TensorType, target: &mut Func) -> ValueId {
+    let node = target.push_node(Op::Constant(module.consts.push(constant)), [], [ty]);
+    target.nodes[node].results[0]
 }
 
 /// The constant that a value is.

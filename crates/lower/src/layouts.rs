@@ -25,13 +25,24 @@ pub fn part_counts(units: u64, most: u64) -> Vec<u64> {
 }
 
 /// A partition over up to `tiles` tiles with the smallest largest block; among equals the one with
-/// fewest tiles. Blocks below `min_bytes` count as `min_bytes`.
+/// fewest tiles. Blocks below `min_bytes` count as `min_bytes`. Rows stay whole if that makes the largest block
+/// little larger: who reads rows then gets them in few messages.
 pub fn balanced(shape: &Shape, dtype: DType, tiles: u32, min_bytes: u64) -> Layout {
     let grains = grains(shape, dtype);
     let floor = (min_bytes / dtype.size_bytes()).max(1);
-    let mut best = (u64::MAX, u64::MAX, Vec::new());
-    search(shape, &grains, floor, 1, tiles.into(), &mut Vec::new(), &mut best);
-    split(shape, &grains, &best.2)
+    let best = |grains: &[u64]| {
+        let mut best = (u64::MAX, u64::MAX, Vec::new());
+        search(shape, grains, floor, 1, tiles.into(), &mut Vec::new(), &mut best);
+        best
+    };
+    let (block, _, parts) = best(&grains);
+    let mut whole_rows = grains.clone();
+    if let (Some(grain), Some(&size)) = (whole_rows.last_mut(), shape.last()) {
+        *grain = size.max(1);
+    }
+    let rows = best(&whole_rows);
+    let parts = if rows.0 * 4 <= block * 5 { rows.2 } else { parts };
+    split(shape, &grains, &parts)
 }
 
 fn grains(shape: &Shape, dtype: DType) -> Vec<u64> {
@@ -165,11 +176,40 @@ pub fn holds(home: &Layout, wanted: &Layout, shape: &[u64]) -> bool {
         }
     };
     home == wanted
+        || holds_all(home, wanted, shape)
         || (home.grid == wanted.grid && home.region.iter().zip(&wanted.region).enumerate().all(inside))
+}
+
+/// Whether every tile from the first to the last has the whole tensor, and the wanted tiles are among them.
+fn holds_all(home: &Layout, wanted: &Layout, shape: &[u64]) -> bool {
+    let whole = home.region.iter().zip(shape).all(|(span, &size)| *span == Span::full(size));
+    let (tiles, end) = (home.grid.len(), wanted.grid.end_tile());
+    let is_dense = home.grid == Grid::packed(home.grid.base, &[tiles as u32]);
+    whole && is_dense && wanted.grid.base >= home.grid.base && end <= u64::from(home.grid.base) + tiles
+}
+
+/// For each dimension of one shape the dimension of the other that it is, if they differ in dimensions of size 1
+/// only; nothing for a dimension of size 1 that the other lacks.
+pub fn unit_dims(from: &[u64], to: &[u64]) -> Option<SmallVec<[Option<usize>; 4]>> {
+    let mut long = (0..from.len()).filter(|&dim| from[dim] != 1);
+    let dims: SmallVec<[Option<usize>; 4]> = to
+        .iter()
+        .map(|&size| if size == 1 { None } else { long.next().filter(|&dim| from[dim] == size) })
+        .collect();
+    let matched = to.iter().zip(&dims).all(|(&size, dim)| (size == 1) == dim.is_none());
+    (matched && long.next().is_none()).then_some(dims)
 }
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn unit_dimensions_come_and_go() {
+        assert_eq!(unit_dims(&[4, 1, 8], &[4, 8]).unwrap().as_slice(), [Some(0), Some(2)]);
+        assert_eq!(unit_dims(&[4, 8], &[1, 4, 8, 1]).unwrap().as_slice(), [None, Some(0), Some(1), None]);
+        assert_eq!(unit_dims(&[1], &[]).unwrap().as_slice(), []);
+        assert!(unit_dims(&[4, 8], &[8, 4]).is_none() && unit_dims(&[4, 8], &[4, 1]).is_none());
+    }
+
     use super::*;
 
     #[test]

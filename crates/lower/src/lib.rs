@@ -15,6 +15,7 @@ mod plan;
 mod precision;
 mod prepare;
 mod rewrite;
+mod sparse;
 mod stages;
 
 pub use emit::{Emitted, emit};
@@ -24,8 +25,8 @@ pub use layouts::{balanced, flat, normalize};
 pub use place::{Placed, place};
 pub use plan::{Plan, plan, print_plan};
 pub use precision::{Precision, with_precision};
-pub use prepare::{inline_calls, supported};
-pub use stages::{End, Stage, rebalance, split};
+pub use prepare::{inline_calls, prepare, supported};
+pub use stages::{End, Stage, rebalance, split, split_after};
 
 use pando_base::Result;
 use pando_graph::{Module, Op};
@@ -101,7 +102,7 @@ pub fn compile_in_passes(
     pass: impl Fn(&str),
 ) -> Result<Compiled> {
     pass("compiling: preparing the graph");
-    let mut module = inline_calls(module)?;
+    let mut module = prepare(module, machine, options)?;
     supported(&module)?;
     own_state(&mut module, &options.state);
     let working = without_io_tiles(&module, machine, options)?;

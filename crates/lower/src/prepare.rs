@@ -1,27 +1,40 @@
 //! Before planning: calls are inlined, the model's precision is set, and everything that cannot be
 //! lowered is found.
 
+use crate::Options;
 use crate::errors;
 use crate::fold::folded;
 use crate::rewrite::{simpler, without_unused};
+use crate::sparse::{Target, in_buckets};
 use pando_base::{DType, Id, Result, SideTable};
 use pando_graph::{Func, FuncId, Module, Node, Op, ReduceWindow, ValueDef, ValueId, check_expanded_size};
+use pando_machine::Machine;
 use rustc_hash::FxHashMap;
 
 /// A module whose first function is `main`, without calls, with operations in simpler terms, and with small constants folded: callees' nodes stand in their place. The functions
 /// that branches and loops run follow, each of them without calls, too. Names of inlined values get the
 /// callee's name before them.
 pub fn inline_calls(module: &Module) -> Result<Module> {
+    inlined(module, None)
+}
+
+/// As [`inline_calls`], but for calls of composites that a machine has kernels for.
+pub fn prepare(module: &Module, machine: &Machine, options: &Options) -> Result<Module> {
+    inlined(module, Some(Target { machine, options }))
+}
+
+fn inlined(module: &Module, goal: Option<Target>) -> Result<Module> {
     let main = module.main().ok_or_else(errors::no_main)?;
     check_expanded_size(module)?;
     let out = Module { consts: module.consts.clone(), ..Module::default() };
-    let mut inliner = Inliner { module, out, done: FxHashMap::default() };
+    let mut inliner = Inliner { module, goal, out, done: FxHashMap::default() };
     inliner.func(main);
     Ok(inliner.out)
 }
 
 struct Inliner<'a> {
     module: &'a Module,
+    goal: Option<Target<'a>>,
     out: Module,
     /// Functions of the module that stand in `out` already.
     done: FxHashMap<FuncId, FuncId>,
@@ -63,6 +76,11 @@ impl Inliner<'_> {
                 node.operands.iter().map(|&v| map[v].expect("operands come first")).collect();
             let results = match node.op {
                 Op::Call(callee) => {
+                    if let Some(result) = self.special_call(callee, node, &operands, target) {
+                        keep_name(&source.values[node.results[0]].name, result, prefix, target);
+                        map[node.results[0]] = Some(result);
+                        continue;
+                    }
                     let name = &source.values[node.results[0]].name;
                     let label =
                         if name.is_empty() { self.module.funcs[callee].name.clone() } else { name.clone() };
@@ -80,6 +98,22 @@ impl Inliner<'_> {
             }
         }
         source.results.iter().map(|&v| map[v].expect("results are values of the function")).collect()
+    }
+
+    /// The result of a call that stays one.
+    fn special_call(
+        &mut self,
+        callee: FuncId,
+        node: &Node,
+        operands: &[ValueId],
+        target: &mut Func,
+    ) -> Option<ValueId> {
+        let goal = self.goal.as_ref()?;
+        let (func, operands) = in_buckets(self.module, callee, node, operands, &mut self.out, target, goal)?;
+        let result = self.out.funcs[func].results[0];
+        let ty = self.out.funcs[func].ty(result).clone();
+        let new = target.push_node(Op::Call(func), operands, [ty]);
+        Some(target.nodes[new].results[0])
     }
 
     fn copy_node(
@@ -153,7 +187,6 @@ fn why_unsupported(func: &Func, node: &Node) -> Option<String> {
             limit(!matrix_type(func.ty(node.operands[0]).dtype), "bool has no product")
         }
         Op::ReduceWindow(window) => limit(!is_modest(window), "windows beyond 2^40 elements"),
-        Op::Call(_) => unreachable!("calls were inlined"),
         _ => None,
     }
 }
@@ -166,6 +199,24 @@ fn is_modest(window: &ReduceWindow) -> bool {
 
 fn matrix_type(dtype: DType) -> bool {
     dtype != DType::Bool
+}
+
+/// The number that all elements of a constant are, if they are, and a program can hold it as one.
+pub fn constant_number(module: &Module, func: &Func, value: ValueId) -> Option<f64> {
+    let ValueDef::Node(node, _) = func.values[value].def else { return None };
+    let Op::Constant(id) = func.nodes[node].op else { return None };
+    let constant = &module.consts[id];
+    let number = match &constant.data {
+        pando_graph::ConstData::Splat(value) => constant.dtype.round(*value),
+        pando_graph::ConstData::Dense(tensor) => {
+            let size = constant.dtype.size_bytes() as usize;
+            let mut elements = tensor.bytes().chunks_exact(size);
+            let first = elements.next()?;
+            elements.all(|element| element == first).then(|| tensor.get_f64(0))?
+        }
+        _ => return None,
+    };
+    (constant.dtype.is_float() || number.abs() <= 2f64.powi(53)).then_some(number)
 }
 
 /// The value of a scalar (or one-element) constant.

@@ -52,9 +52,9 @@ pub fn without_unused(func: &Func) -> Func {
     out
 }
 
+/// What is cropped at the end needs no care: how many outputs there are says that no window reaches it.
 fn is_plain(conv: &Conv) -> bool {
-    conv.input_dilation.iter().all(|&step| step == 1)
-        && conv.padding.iter().all(|&(low, high)| low >= 0 && high >= 0)
+    conv.input_dilation.iter().all(|&step| step == 1) && conv.padding.iter().all(|&(low, _)| low >= 0)
 }
 
 struct Writer<'a> {
@@ -131,14 +131,24 @@ impl Writer<'_> {
         self.push(Op::Pad(around), &[data, filler])
     }
 
-    fn plain_conv(&mut self, conv: &Conv, input: ValueId, weights: ValueId) -> ValueId {
-        let dtype = self.target.ty(input).dtype;
+    fn zero(&mut self, like: ValueId) -> ValueId {
+        let dtype = self.target.ty(like).dtype;
         let name = format!("zero.{}", self.module.consts.len());
         let zero = Const { name, dtype, shape: Shape::scalar(), data: ConstData::Splat(0.0) };
         let zero = Op::Constant(self.module.consts.push(zero));
-        let zero = self.push(zero, &[]);
+        self.push(zero, &[])
+    }
+
+    fn plain_conv(&mut self, conv: &Conv, input: ValueId, weights: ValueId) -> ValueId {
+        let kernel = self.target.ty(weights).shape().expect("the operand's sizes are known");
+        let late =
+            |dim: usize| conv.input_dilation[dim] > 1 && kernel[dim + 2] == 1 && conv.strides[dim] == 1;
+        if let Some(dim) = (0..conv.strides.len()).find(|&dim| late(dim)) {
+            return self.spread_after(conv, dim, input, weights);
+        }
+        let zero = self.zero(input);
         // Batch and channels are left alone.
-        let crops = |&(low, high): &(i64, i64)| low < 0 || high < 0;
+        let crops = |&(low, _): &(i64, i64)| low < 0;
         let crop = |side: fn(&(i64, i64)) -> i64| -> Vec<i64> {
             let sides = conv.padding.iter().map(|padding| if crops(padding) { side(padding) } else { 0 });
             [0, 0].into_iter().chain(sides).collect()
@@ -156,5 +166,25 @@ impl Writer<'_> {
             ..conv.clone()
         };
         self.push(Op::Conv(plain), &[spread, weights])
+    }
+
+    /// Along a dimension in which the kernel has one position, zeros between and around the input's elements are as
+    /// many between and around the outputs.
+    fn spread_after(&mut self, conv: &Conv, dim: usize, input: ValueId, weights: ValueId) -> ValueId {
+        let mut dense = conv.clone();
+        (dense.input_dilation[dim], dense.padding[dim]) = (1, (0, 0));
+        let result = if is_plain(&dense) {
+            self.push(Op::Conv(dense), &[input, weights])
+        } else {
+            self.plain_conv(&dense, input, weights)
+        };
+        let rank = self.target.ty(result).rank();
+        let only =
+            |value: i64| (0..rank).map(|axis| if axis == dim + 2 { value } else { 0 }).collect::<Vec<i64>>();
+        let (low, high) = conv.padding[dim];
+        let mut interior = vec![0; rank];
+        interior[dim + 2] = conv.input_dilation[dim] - 1;
+        let zero = self.zero(result);
+        self.spread_out(&Pad { low: only(low), high: only(high), interior }, result, zero)
     }
 }

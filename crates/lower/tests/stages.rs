@@ -4,7 +4,7 @@
 use pando_base::Tensor;
 use pando_graph::generate::{GenerateOptions, Source, generate};
 use pando_graph::{Module, ValueId};
-use pando_lower::{End, Stage, inline_calls, rebalance, split};
+use pando_lower::{End, Stage, inline_calls, rebalance, split, split_after};
 use std::collections::BTreeMap;
 
 fn machine() -> pando_machine::Machine {
@@ -91,5 +91,12 @@ fn equal_layers_are_shared_out_evenly() {
     let timed: Vec<_> = stages.iter().zip([8.0, 2.0, 2.0]).collect();
     let again = rebalance(&module, &machine(), &timed).unwrap();
     assert_eq!(again.iter().map(dots).collect::<Vec<_>>(), [1, 1, 4]);
+    // Where the user says.
+    let told = split_after(&module, &["x1".into(), "x5".into()]).unwrap();
+    assert_eq!(told.iter().map(dots).collect::<Vec<_>>(), [1, 4, 1]);
+    for ends in [&["x5", "x1"][..], &["x6"], &["x"]] {
+        let ends: Vec<String> = ends.iter().map(ToString::to_string).collect();
+        assert!(split_after(&module, &ends).is_err_and(|error| error.to_string().contains("--stage-end x")));
+    }
     assert!(split(&module, &machine(), 7).is_err_and(|error| error.to_string().contains("--stages 7")));
 }

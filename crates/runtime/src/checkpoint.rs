@@ -7,10 +7,11 @@
 use crate::errors;
 use crate::state::{State, type_of};
 use pando_base::{DType, Result, Shape, Tensor};
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use pando_cpu::Variable;
+use safetensors::tensor::{Dtype, Metadata, TensorView};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 const FORMAT: &str = "pando checkpoint";
@@ -63,16 +64,16 @@ fn write(folder: &Path, programs: &[&str], state: &State) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let tensors =
         tensors_name(1 + tensor_files(folder)?.iter().map(|&(number, _)| number).max().unwrap_or(0));
-    let entry = |(name, tensor): (&String, &Tensor)| {
-        let crc32 = crc32fast::hash(tensor.bytes());
-        Entry { name: name.clone(), ty: type_of(tensor), crc32 }
+    let entry = |(name, variable): (&String, &Variable)| {
+        let crc32 = crc32fast::hash(variable.bytes());
+        Entry { name: name.clone(), ty: type_of(variable), crc32 }
     };
     let manifest = Manifest {
         format: FORMAT.into(),
         version: VERSION,
         programs: programs.iter().map(|&name| name.into()).collect(),
         tensors: tensors.clone(),
-        state: state.names.iter().zip(state.tensors()).map(entry).collect(),
+        state: state.names.iter().zip(state.variables()).map(entry).collect(),
     };
     let mut text = serde_json::to_vec_pretty(&manifest)?;
     text.push(b'\n');
@@ -121,14 +122,15 @@ fn write_whole(path: &Path, write: impl FnOnce(&Path) -> io::Result<()>) -> io::
 }
 
 fn write_tensors(path: &Path, state: &State) -> io::Result<()> {
-    let named = state.names.iter().zip(state.tensors());
-    let views = named.map(|(name, tensor)| Ok((name, view(tensor)?))).collect::<io::Result<Vec<_>>>()?;
+    let named = state.names.iter().zip(state.variables());
+    let views = named.map(|(name, variable)| Ok((name, view(variable)?))).collect::<io::Result<Vec<_>>>()?;
     safetensors::serialize_to_file(views, None, path).map_err(io::Error::other)
 }
 
-fn view(tensor: &Tensor) -> io::Result<TensorView<'_>> {
-    let shape = tensor.shape().iter().map(|&size| size as usize).collect();
-    TensorView::new(stored_type(tensor.dtype()), shape, tensor.bytes()).map_err(io::Error::other)
+fn view(variable: &Variable) -> io::Result<TensorView<'_>> {
+    let (dtype, shape) = variable.ty();
+    let shape = shape.iter().map(|&size| size as usize).collect();
+    TensorView::new(stored_type(dtype), shape, variable.bytes()).map_err(io::Error::other)
 }
 
 /// The IPU's 8-bit floats are not those of the format: their bytes are stored, and the manifest says what they are.
@@ -153,13 +155,12 @@ pub(crate) fn load(folder: &Path, state: &mut State, extent: Extent) -> Result<(
     let manifest = read_manifest(&folder.join(MANIFEST))?;
     check_state(folder, &manifest, state, extent)?;
     let path = folder.join(&manifest.tensors);
-    let bytes = fs::read(&path).map_err(|reason| errors::damaged(&path, reason))?;
-    let stored = SafeTensors::deserialize(&bytes).map_err(|reason| errors::damaged(&path, reason))?;
+    let mut stored = Stored::open(&path)?;
     // All is read and compared before anything changes.
     let mut tensors = Vec::new();
     for entry in &manifest.state {
         if let Ok(place) = state.place(&entry.name) {
-            tensors.push((place, read_tensor(&path, &stored, entry, state.tensor(place))?));
+            tensors.push((place, stored.read(entry, state.variable(place))?));
         }
     }
     tensors.into_iter().for_each(|(place, tensor)| state.put(place, tensor));
@@ -199,7 +200,7 @@ fn check_state(folder: &Path, manifest: &Manifest, state: &State, extent: Extent
     }
     for entry in &manifest.state {
         let Ok(place) = state.place(&entry.name) else { continue };
-        let expected = type_of(state.tensor(place));
+        let expected = type_of(state.variable(place));
         if entry.ty != expected {
             return Err(errors::wrong_type_in_checkpoint(folder, &entry.name, expected, &entry.ty));
         }
@@ -207,17 +208,55 @@ fn check_state(folder: &Path, manifest: &Manifest, state: &State, extent: Extent
     Ok(())
 }
 
-fn read_tensor(path: &Path, stored: &SafeTensors, entry: &Entry, like: &Tensor) -> Result<Tensor> {
-    let name = &entry.name;
-    let view =
-        stored.tensor(name).map_err(|_| errors::damaged(path, format!("it has no tensor '{name}'")))?;
-    let shape: Shape = view.shape().iter().map(|&size| size as u64).collect();
-    if view.dtype() != stored_type(like.dtype()) || shape != *like.shape() {
-        let found = format!("'{name}' is {}{shape}, {} in the manifest", view.dtype(), type_of(like));
-        return Err(errors::damaged(path, found));
+/// A file of tensors, read one at a time: beside the tensors no copy of the file is held.
+struct Stored<'a> {
+    path: &'a Path,
+    file: File,
+    metadata: Metadata,
+    /// Where the tensors' bytes begin.
+    begin: u64,
+}
+
+impl Stored<'_> {
+    fn open(path: &Path) -> Result<Stored<'_>> {
+        let damaged = |reason: String| errors::damaged(path, reason);
+        let mut file = File::open(path).map_err(|reason| errors::damaged(path, reason))?;
+        let size = file.metadata().map_err(|reason| errors::damaged(path, reason))?.len();
+        let mut length = [0; 8];
+        file.read_exact(&mut length).map_err(|reason| errors::damaged(path, reason))?;
+        let length = u64::from_le_bytes(length);
+        if length > size.saturating_sub(8) {
+            return Err(damaged(format!("its header has {length} bytes, and it has {size}")));
+        }
+        let mut text = Vec::new();
+        (&file).take(length).read_to_end(&mut text).map_err(|reason| errors::damaged(path, reason))?;
+        let metadata: Metadata =
+            serde_json::from_slice(&text).map_err(|reason| errors::damaged(path, reason))?;
+        let (begin, length) = (8 + length, metadata.data_len() as u64);
+        match begin + length == size {
+            true => Ok(Stored { path, file, metadata, begin }),
+            false => Err(damaged(format!("its tensors have {length} bytes, and it has {}", size - begin))),
+        }
     }
-    if crc32fast::hash(view.data()) != entry.crc32 {
-        return Err(errors::damaged(path, format!("the bytes of '{name}' have changed")));
+
+    fn read(&mut self, entry: &Entry, like: &Variable) -> Result<Tensor> {
+        let (path, name) = (self.path, &entry.name);
+        let info = self.metadata.info(name);
+        let info = info.ok_or_else(|| errors::damaged(path, format!("it has no tensor '{name}'")))?;
+        let shape: Shape = info.shape.iter().map(|&size| size as u64).collect();
+        let (dtype, expected) = like.ty();
+        if info.dtype != stored_type(dtype) || shape != *expected {
+            let found = format!("'{name}' is {}{shape}, {} in the manifest", info.dtype, type_of(like));
+            return Err(errors::damaged(path, found));
+        }
+        let begin = self.begin + info.data_offsets.0 as u64;
+        let mut tensor = Tensor::zeros(dtype, shape);
+        let bytes = tensor.bytes_mut();
+        let read = self.file.seek(SeekFrom::Start(begin)).and_then(|_| self.file.read_exact(bytes));
+        read.map_err(|reason| errors::damaged(path, reason))?;
+        if crc32fast::hash(bytes) != entry.crc32 {
+            return Err(errors::damaged(path, format!("the bytes of '{name}' have changed")));
+        }
+        Ok(tensor)
     }
-    Tensor::from_bytes(like.dtype(), shape, view.data()).map_err(|reason| errors::damaged(path, reason))
 }

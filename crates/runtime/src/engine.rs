@@ -88,7 +88,7 @@ fn input_types(main: &Func, first: usize) -> Vec<TensorType> {
 fn places(names: &[String], types: &[&TensorType], state: &State) -> Result<Vec<usize>> {
     let place = |(name, ty): (&String, &&TensorType)| {
         let place = state.place(name)?;
-        let expected = type_of(state.tensor(place));
+        let expected = type_of(state.variable(place));
         match expected == ty.to_string() {
             true => Ok(place),
             false => Err(errors::wrong_state_type(name, expected, ty)),

@@ -1,15 +1,18 @@
 //! Programs that share named state, and what is done with them: run, train, evaluate, save, load.
 
+#![allow(unsafe_code)]
+
 use crate::checkpoint;
 use crate::engine::Compiled;
 use crate::errors;
 use crate::state::State;
-use pando_base::{Result, Tensor};
-use pando_cpu::{CompileOptions, Input};
+use pando_base::{DType, Result, Shape, Tensor};
+use pando_cpu::{CompileOptions, Input, Variable};
 use pando_graph::TensorType;
 use pando_transform::Program;
 use pando_transform::train::Job;
 use std::path::Path;
+use std::ptr::NonNull;
 
 pub struct Session {
     programs: Vec<Compiled>,
@@ -91,13 +94,41 @@ impl Session {
         self.state.names.iter().map(String::as_str)
     }
 
-    pub fn state(&self, name: &str) -> Result<&Tensor> {
-        Ok(self.state.tensor(self.state.place(name)?))
+    pub fn state(&self, name: &str) -> Result<Tensor> {
+        Ok(self.state.variable(self.state.place(name)?).to_tensor())
     }
 
     /// Replaces a tensor by another of its type.
     pub fn set_state(&mut self, name: &str, tensor: Tensor) -> Result<()> {
         self.state.set(self.state.place(name)?, tensor)
+    }
+
+    /// Puts a tensor's elements where somebody lends memory for them; what is there already are the new elements. Whoever
+    /// lends sees every change.
+    ///
+    /// # Safety
+    /// As [`Variable::lent`]; the memory is lent until [`Session::take_back`].
+    pub unsafe fn lend(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        shape: Shape,
+        address: NonNull<u8>,
+    ) -> Result<()> {
+        let place = self.state.place(name)?;
+        // SAFETY: passed on.
+        self.state.replace(place, unsafe { Variable::lent(dtype, shape, address) })
+    }
+
+    /// Gives lent memory back: the elements as they are now are copied.
+    pub fn take_back(&mut self, name: &str) -> Result<()> {
+        let place = self.state.place(name)?;
+        let variable = self.state.variable(place);
+        if variable.is_lent() {
+            let own = Variable::new(variable.to_tensor());
+            self.state.replace(place, own)?;
+        }
+        Ok(())
     }
 
     /// Writes all state to a folder, which is made if need be. A checkpoint that is there already is replaced at the

@@ -1,7 +1,7 @@
 //! Named tensors that programs share, as the engine holds them.
 
 use crate::errors;
-use pando_base::{Result, Tensor};
+use pando_base::{DType, Result, Shape, Tensor};
 use pando_cpu::Variable;
 use rustc_hash::FxHashMap;
 
@@ -33,27 +33,39 @@ impl State {
         self.places.get(name).copied().ok_or_else(|| errors::unknown_state(name))
     }
 
-    pub fn tensor(&self, place: usize) -> &Tensor {
-        self.variables[place].tensor()
+    pub fn variable(&self, place: usize) -> &Variable {
+        &self.variables[place]
     }
 
-    pub fn tensors(&self) -> impl Iterator<Item = &Tensor> {
-        self.variables.iter().map(Variable::tensor)
+    pub fn variables(&self) -> impl Iterator<Item = &Variable> {
+        self.variables.iter()
     }
 
     /// Replaces a tensor by another of its type.
     pub fn set(&mut self, place: usize, tensor: Tensor) -> Result<()> {
-        let (expected, found) = (type_of(self.tensor(place)), type_of(&tensor));
-        if expected != found {
-            return Err(errors::wrong_state_type(&self.names[place], expected, found));
-        }
+        self.check_type(place, (tensor.dtype(), tensor.shape()))?;
         self.put(place, tensor);
         Ok(())
     }
 
     /// As [`State::set`], where the type is known to be right.
     pub fn put(&mut self, place: usize, tensor: Tensor) {
-        *self.variables[place].tensor_mut() = tensor;
+        self.variables[place].set(tensor);
+    }
+
+    /// Another variable of the same type in place of one.
+    pub fn replace(&mut self, place: usize, variable: Variable) -> Result<()> {
+        self.check_type(place, variable.ty())?;
+        self.variables[place] = variable;
+        Ok(())
+    }
+
+    fn check_type(&self, place: usize, found: (DType, &Shape)) -> Result<()> {
+        let (expected, found) = (type_of(self.variable(place)), text_of(found));
+        match expected == found {
+            true => Ok(()),
+            false => Err(errors::wrong_state_type(&self.names[place], expected, found)),
+        }
     }
 
     /// The variables at these places, which are different ones, to change.
@@ -63,7 +75,11 @@ impl State {
     }
 }
 
-/// A tensor's type as texts spell it: `f32[2,3]`.
-pub(crate) fn type_of(tensor: &Tensor) -> String {
-    format!("{}{}", tensor.dtype(), tensor.shape())
+/// A variable's type as texts spell it: `f32[2,3]`.
+pub(crate) fn type_of(variable: &Variable) -> String {
+    text_of(variable.ty())
+}
+
+fn text_of((dtype, shape): (DType, &Shape)) -> String {
+    format!("{dtype}{shape}")
 }

@@ -15,7 +15,7 @@
 
 use crate::block::Block;
 use crate::grid::{Class, Grid};
-use crate::kernel::{Access, OperandType};
+use crate::kernel::{Access, Kernel, OperandType};
 use crate::message::is_flat;
 use crate::program::{
     ComputeSetId, Copy, CopyMap, ExchangeId, Group, Init, Operand, Program, Role, SrcIndex, Step, Var, VarId,
@@ -193,6 +193,10 @@ fn check_group(program: &Program, group: &Group) -> Check {
         require(writable || *access == Access::In, || {
             format!("(T5) {} writes %{}, which is not temp, output or state", group.kernel.name(), var.name)
         })?;
+    }
+    if matches!(group.kernel, Kernel::Update { .. }) {
+        let in_place = group.operands.first() == group.operands.last();
+        require(in_place, || "(T4) update works in place: its first operand is its last".into())?;
     }
     for class in group_classes(program, group) {
         let lens = operand_lens(program, group, &class.representative());

@@ -5,9 +5,8 @@ use crate::models::{
     schnet, sparse, tgn, unet, vit,
 };
 use crate::net::Net;
-use crate::recurrent::Cell;
 use pando_base::Result;
-use pando_graph::ValueId;
+use pando_graph::{Cell, ValueId};
 
 type Sizes = &'static [(&'static str, u64)];
 type Build = fn(&mut Net) -> Result<Vec<ValueId>>;

@@ -75,7 +75,7 @@ class Storage:
         self.value, self.version, self.needs_grad = value, 0, needs_grad
 
     def replace(self, value: Value | None, needs_grad: bool) -> None:
-        if value is not None and self.value is not None and value.frame is not self.value.frame:
+        if value is not None and self.value is not None and not value.emitter.are_of_one_function(value, self.value):
             raise Error("the body of a loop or a condition changes a tensor of outside; pass it in and return it")
         self.value, self.needs_grad = value, needs_grad
         self.version += 1

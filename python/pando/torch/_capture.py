@@ -14,8 +14,9 @@ import torch.utils._pytree as pytree
 from .. import _pando
 from .._pando import Error
 from ._alias import Tracked
-from ._autograd import forward_only
+from ._autograd import CustomGradient, custom_functions, gradients
 from ._functions import FunctionMode
+from ._host import FinishedPart, HostCall, finish_parts
 from ._mode import Capture, symbol
 from ._types import graph_type
 from ._value import Emitter, Value
@@ -96,6 +97,10 @@ class Captured:
     regions: dict[str, Any]
     #: Free for those who add operators; for instance which tensors are losses.
     marks: dict[str, Any]
+    #: Calls of functions with a backward pass of their own, in order.
+    custom_gradients: list[CustomGradient] = field(default_factory=list)
+    #: Functions of the host that run between the parts of the graph, in order.
+    host_calls: list[HostCall] = field(default_factory=list)
 
     @property
     def written_state(self) -> list[State]:
@@ -106,9 +111,21 @@ class Captured:
         """The outputs that are tensors."""
         return [output for output in self.outputs if isinstance(output, Output)]
 
+    def gradients(
+        self, outputs: Sequence[Value], seeds: Sequence[Value], wrt: Sequence[Value]
+    ) -> list[Value | None]:
+        """The gradients of Σ⟨seed, output⟩ with respect to `wrt`; None where nothing flows."""
+        return gradients(self.emitter, self.custom_gradients, outputs, seeds, wrt)
+
     def finish(self, results: Sequence[Value], params: Sequence[Value]) -> _pando.Module:
         """Closes the graph: a module whose `main` takes `params` and gives `results`."""
+        if self.host_calls:
+            raise Error("the program calls the host in the middle; only finish_parts can close it")
         return self.emitter.native.finish([value.id for value in results], [value.id for value in params])
+
+    def finish_parts(self, results: Sequence[Value]) -> list[FinishedPart]:
+        """Closes a graph that host calls divide; the last part gives `results`."""
+        return finish_parts(self.emitter, self.host_calls, [state.value for state in self.state], results)
 
 
 @torch.inference_mode(False)
@@ -156,7 +173,10 @@ def capture(
     fakes = [fake for fake in fakes if isinstance(fake, torch.Tensor)]
     for one, fake in zip(inputs, fakes):
         one.written = _written(capture.tracked(fake), one.value)
-    return Captured(capture.emitter, state, inputs, outputs, output_spec, input_spec, capture.regions, capture.marks)
+    return Captured(
+        capture.emitter, state, inputs, outputs, output_spec, input_spec, capture.regions, capture.marks,
+        capture.custom_gradients, capture.host_calls,
+    )
 
 
 def _run(capture: Capture, function: Callable, args, kwargs):
@@ -182,7 +202,7 @@ def _run(capture: Capture, function: Callable, args, kwargs):
     # Checks of values, which are not known.
     distributions.set_default_validate_args(False)
     try:
-        with torch.enable_grad(), forward_only(capture.training), FunctionMode(capture), capture:
+        with torch.enable_grad(), custom_functions(capture), FunctionMode(capture), capture:
             return function(*args, **kwargs)
     finally:
         for hook in hooks:

@@ -53,10 +53,11 @@ def functional(func) -> Form | None:
     packet = getattr(aten, other, None)
     if packet is None or other == name:
         return None
-    overload = func._overloadname
-    if overload in packet.overloads():
-        return Form(getattr(packet, overload))
-    return _alike(packet, schema, ())
+    return _alike(packet, schema, ()) or _of_the_same_name(packet, func._overloadname)
+
+
+def _of_the_same_name(packet, overload: str) -> Form | None:
+    return Form(getattr(packet, overload)) if overload in packet.overloads() else None
 
 
 def _alike(packet, schema, outs: tuple[str, ...]) -> Form | None:

@@ -48,7 +48,7 @@ class FunctionMode(TorchFunctionMode):
     def _replacement(self, function):
         @functools.wraps(function)
         def replacement(*args, **kwargs):
-            result = self._whole(function, args, kwargs)
+            result = _LEFT_TO_TORCH if self.capture.is_outside else self._whole(function, args, kwargs)
             return function(*args, **kwargs) if result is _LEFT_TO_TORCH else result
 
         return replacement

@@ -23,7 +23,10 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from .._pando import Error
 from ._alias import Tracked, View
+from ._autograd import CustomGradient
 from ._functional import functional, mutated
+from ._host import HostCall
+from ._location import location_of_user
 from ._types import graph_type, memory, location
 from ._value import FLOATS, Emitter, Value
 
@@ -80,6 +83,14 @@ class Capture(TorchDispatchMode):
         self.marks: dict[str, Any] = {}
         #: Operators that cannot be translated: reason by name, and the paths where they are called.
         self.problems: dict[tuple[str, str], list[str]] = {}
+        #: Calls of `torch.autograd.Function`s with a backward pass of their own, in order.
+        self.custom_gradients: list[CustomGradient] = []
+        #: Functions of the host between the parts of the graph, in order.
+        self.host_calls: list[HostCall] = []
+        #: Where in the user's files each value is made, by the value's name; None if nobody asks.
+        self.locations: dict[str, tuple[str, int]] | None = None
+        #: Real tensors are computed with: torch's functions are torch's own.
+        self.is_outside = False
         self.fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
         #: Tensors from outside: themselves (so that their ids stay theirs), their fakes, what they are.
         self._fakes: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
@@ -157,6 +168,8 @@ class Capture(TorchDispatchMode):
             self.emitter.native.name(value.id, full)
             if self.region is not None:
                 self.regions.setdefault(full, self.region)
+            if self.locations is not None:
+                self.locations.setdefault(full, location_of_user())
 
     def unique(self, name: str) -> str:
         """The name, or with a number if it is taken."""
@@ -226,6 +239,7 @@ class Capture(TorchDispatchMode):
             args, kwargs = self.valued((args, kwargs))
         except Unknown:
             return nothing
+        self.emitter.made.clear()
         try:
             values = handler(call, *args, **kwargs)
         except NotImplementedError as error:
@@ -236,7 +250,18 @@ class Capture(TorchDispatchMode):
         for position, value in enumerate(values):
             if value is not None:
                 self.name(value, func._opname if position == 0 else f"{func._opname}.{position}")
+        self._name_steps(func._opname)
         return values
+
+    def _name_steps(self, operator: str) -> None:
+        """Names what an operator's results are made of, for profiles."""
+        for op, value in self.emitter.made:
+            if value.frame is not self.emitter.frame:
+                continue
+            full = self.unique(symbol(".".join([*self.path, operator, op])))
+            self.emitter.native.name(value.id, full)
+            if self.locations is not None:
+                self.locations.setdefault(full, location_of_user())
 
     def _check(self, func, values: list[Value | None], specs: list[Spec]) -> None:
         if len(values) != len(specs):

@@ -5,32 +5,26 @@ from __future__ import annotations
 import html
 import json
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from .._predict import profile as profile_file
+from .._predict import profile_program, stage_ends
 from ._capture import capture
+from ._trainer import Trainer, optimizer_named
 
 
 class Prediction(Mapping):
     """The fields of `pando profile --json`, as attributes and as a mapping; `save` writes the whole report."""
 
-    def __init__(self, text: str, options: dict[str, Any]):
-        self._text, self._options = text, options
-        self._fields = self._predict(None)
-
-    def _predict(self, report: str | None) -> dict[str, Any]:
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "model.graph")
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(self._text)
-            return profile_file(path, report=report, **self._options)
+    def __init__(self, predict: Callable[[str | None], dict[str, Any]]):
+        """`predict` makes the prediction, and writes the report to a path that is not None."""
+        self._predict = predict
+        self._fields = predict(None)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the report file that the command line reads."""
+        """Writes the report file that the command line and `pva.openReport` read."""
         self._predict(os.fspath(path))
 
     def __getattr__(self, name: str) -> Any:
@@ -55,8 +49,21 @@ class Prediction(Mapping):
         return f"Prediction({json.dumps(self._fields, indent=2)})"
 
     def _repr_html_(self) -> str:
-        """A table, for notebooks."""
-        return f"<table>{''.join(_rows(self._fields))}</table>"
+        """Tables, for notebooks: everything, and the operations that take longest."""
+        return f"<table>{''.join(_rows(self._fields))}</table>{_slowest(self._fields.get('operations', []))}"
+
+
+def _slowest(operations: Sequence[Mapping[str, Any]], count: int = 10) -> str:
+    """A bar per operation, as long as its share of the run."""
+    total = sum(one["cycles"] for one in operations) or 1
+    first = sorted(operations, key=lambda one: -one["cycles"])[:count]
+    rows = "".join(
+        f"<tr><td style='text-align:left'>{html.escape(one['name'])}</td><td>{one['cycles']:,}</td>"
+        f"<td><div style='background:#5b8def;height:0.8em;width:{200 * one['cycles'] / total:.0f}px'></div></td></tr>"
+        for one in first
+    )
+    head = f"<tr><th>{len(first)} of {len(operations)} operations</th><th>cycles</th><th>share of the run</th></tr>"
+    return f"<table>{head}{rows}</table>" if first else ""
 
 
 def _rows(fields: Mapping[str, Any], prefix: str = ""):
@@ -64,8 +71,11 @@ def _rows(fields: Mapping[str, Any], prefix: str = ""):
         label = html.escape(f"{prefix}{name.replace('_', ' ')}")
         if isinstance(value, Mapping):
             yield from _rows(value, f"{prefix}{name.replace('_', ' ')}: ")
+        elif value in ("", [], ()):
+            continue
         elif isinstance(value, (list, tuple)):
-            shown = html.escape(f"{len(value)} entries" if len(value) > 8 else ", ".join(map(str, value)))
+            is_long = len(value) > 8 or isinstance(value[0], Mapping)
+            shown = html.escape(f"{len(value)} entries" if is_long else ", ".join(map(str, value)))
             yield f"<tr><th style='text-align:left'>{label}</th><td>{shown}</td></tr>"
         else:
             shown = f"{value:,.6g}" if isinstance(value, float) else f"{value:,}" if type(value) is int else str(value)
@@ -78,12 +88,45 @@ def profile(
     system: str = "m2000",
     *,
     kwargs: dict[str, Any] | None = None,
+    train: bool = False,
+    optimizer: str | torch.optim.Optimizer = "adam",
+    stages: int | None = None,
+    replicas: int | None = None,
     **options: Any,
 ) -> Prediction:
-    """Predicts time and memory of the inference of a module on a system such as "pod16". Weights stay on the machine;
-    their values do not matter. Options are those of `pando.profile`."""
-    captured = capture(module, inputs, kwargs, training=False)
-    state = [one.value for one in captured.state]
-    params = [*state, *(one.value for one in captured.inputs)]
-    module = captured.finish([one.value for one in captured.tensors], params)
-    return Prediction(module.with_constants(range(len(state))).text(), {"system": system, **options})
+    """Predicts time and memory of a module on a system such as "pod16". Weights stay on the machine; their values do
+    not matter.
+
+    `train` predicts a step of training instead of inference: forward and backward pass from the loss that the module
+    returns, and the update by `optimizer`, whose state stays on the machine, too. Inference runs in a pipeline of as
+    many chips as there are blocks that `poptorch.BeginBlock` or `poptorch.Block` begins, cut where they begin; or of
+    `stages` chips, balanced by the predicted time. `replicas` are copies that run side by side; all chips of the system
+    unless told (one in training). Further options are those of `pando.profile`."""
+    if train:
+        *program, _ = _training_step(module, inputs, kwargs, optimizer)
+        replicas = 1 if replicas is None else replicas
+    else:
+        *program, regions = _inference(module, inputs, kwargs)
+        if stages is None:
+            options.setdefault("stage_end", stage_ends(program[0], regions))
+    named = {"system": system, "stages": stages, "replicas": replicas, **options}
+    return Prediction(lambda report: profile_program(*program, name="module", report=report, **named))
+
+
+def _inference(module, inputs, kwargs):
+    """The module, its state, and where values are. What it leaves in its buffers is no result of inference."""
+    captured = capture(module, inputs, kwargs, training=False, prepare=_begin_on_first_chip)
+    params = [one.value for one in (*captured.state, *captured.inputs)]
+    program = captured.finish([one.value for one in captured.tensors], params)
+    return program, [one.name for one in captured.state], [], captured.regions
+
+
+def _begin_on_first_chip(capture) -> None:
+    capture.region = 0
+
+
+def _training_step(module, inputs, kwargs, optimizer):
+    if isinstance(optimizer, str):
+        optimizer = optimizer_named(optimizer, module)
+    captured, program, reads, writes, _ = Trainer(module, optimizer, None, "highest")._step(tuple(inputs), kwargs or {})
+    return program, reads, writes, captured.regions

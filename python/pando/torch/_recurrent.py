@@ -83,6 +83,11 @@ class Layers:
         w_input, w_state = weights[:2]
         b_input, b_state = weights[2:4] if self.has_biases else (None, None)
         projection = weights[-1] if self.projects else None
+        if not self.projects:
+            gates = w_state.shape[0]
+            biases = [b_input, b_state] if self.has_biases else [self.g.full(x.dtype, (gates,), 0)] * 2
+            stack, *ends = self.g.composites(self.kind, [x, w_input, w_state, *biases, *states])
+            return (stack.reverse([0]) if backwards else stack), ends
         products = x.dot(w_input, [], [(2, 1)])
         if self.has_biases:
             # A GRU's new gate scales its recurrent part, bias included; other cells only add.

@@ -82,22 +82,26 @@ class Trainer:
         return self.module
 
     def _compile(self, args, kwargs) -> None:
-        captured = capture(self.module, args, kwargs, training=True)
+        captured, module, reads, writes, start = self._step(args, kwargs)
         self._outputs, self._output_spec = captured.outputs, captured.output_spec
+        inputs = [f"input.{at}" for at in range(len(captured.inputs))]
+        outputs = [f"output.{at}" for at in range(len(captured.tensors))]
+        program = ("step", module, reads, writes, inputs, outputs)
+        arrays = {name: memory(tensor) for name, tensor in start.items()}
+        places = [(name, location(array, graph_type(start[name].dtype))) for name, array in arrays.items()]
+        self._state = captured.state
+        self._session = _pando.Session([program], places, [], self._threads, self._precision)
+
+    def _step(self, args, kwargs):
+        """The capture, the module of a step, names of the state it reads and writes, and the state to begin with."""
+        captured = capture(self.module, args, kwargs, training=True)
         reads = {state.name: state.value for state in captured.state}
         writes = {state.name: state.written for state in captured.written_state}
         start: dict[str, Any] = {state.name: initial(state) for state in captured.state}
         self._add_updates(captured, reads, writes, start)
         params = [*reads.values(), *(one.value for one in captured.inputs)]
         results = [*writes.values(), *(one.value for one in captured.tensors)]
-        module = captured.finish(results, params)
-        inputs = [f"input.{at}" for at in range(len(captured.inputs))]
-        outputs = [f"output.{at}" for at in range(len(captured.tensors))]
-        program = ("step", module, list(reads), list(writes), inputs, outputs)
-        arrays = {name: memory(tensor) for name, tensor in start.items()}
-        places = [(name, location(array, graph_type(start[name].dtype))) for name, array in arrays.items()]
-        self._state = captured.state
-        self._session = _pando.Session([program], places, [], self._threads, self._precision)
+        return captured, captured.finish(results, params), list(reads), list(writes), start
 
     def _add_updates(self, captured: Captured, reads, writes, start) -> None:
         g = captured.emitter
@@ -112,7 +116,7 @@ class Trainer:
             if id(parameter) in trained
         ]
         seed = g.full(loss.dtype, loss.shape, 1)
-        found = _pando.gradients(g.native, [loss.id], [seed.id], [state.value.id for _, state in weights])
+        found = captured.gradients([loss], [seed], [state.value for _, state in weights])
         self._optimizers = [self._described(group) for group in self.optimizer.param_groups]
         hyper = [self._hyperparameters(g, number, rule, reads, start) for number, rule in enumerate(self._optimizers)]
         for (number, state), gradient in zip(weights, found):
@@ -125,7 +129,7 @@ class Trainer:
                 start[name] = torch.full(sizes, 0.0 if first is None else first, dtype=torch.float32)
                 slots.append(name)
             old = [reads[name].id for name in slots]
-            weight, new = rule.update(g.native, state.value.id, gradient, old, hyper[number])
+            weight, new = rule.update(g.native, state.value.id, gradient.id, old, hyper[number])
             writes[state.name] = g.value(weight)
             writes.update((name, g.value(id)) for name, id in zip(slots, new))
 
@@ -159,6 +163,14 @@ class Trainer:
                     array = memory(torch.tensor(value, dtype=torch.float32))
                     self._session.set_state(name, location(array, "f32"))
                     self._numbers[name] = value
+
+
+def optimizer_named(name: str, module: torch.nn.Module) -> torch.optim.Optimizer:
+    """An optimizer of torch with its usual settings, for all of a module's parameters."""
+    kinds = {rule: kind for kind, rule in _RULES.items()}
+    if name not in kinds:
+        raise Error(f"there is no optimizer {name!r}; use one of {', '.join(sorted(kinds))}, or one of torch's own")
+    return kinds[name](module.parameters(), lr=0.01)
 
 
 def trainer(

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from .. import _pando
+from .._pando import Error
 from ._types import location
 
 FLOATS = ("f32", "f16", "bf16")
@@ -268,15 +270,30 @@ class Frame:
         self.counter: Value | None = None
         #: Values of outer functions, with the parameters that bring them in.
         self.lifted: dict[tuple[int, int], tuple[Value, Value]] = {}
+        #: Parameters that were asked for.
+        self.declared: list[Value] = []
+
+
+@dataclass
+class Part:
+    """A graph that is complete but for its results: the host computes `given` of `results` before the next part."""
+
+    native: _pando.Graph
+    frame: Frame
+    results: list[Value]
 
 
 class Emitter:
     """A graph under construction. Values of outer functions may be used in inner ones: they become parameters, which
-    `end` reports."""
+    `end` reports. Likewise values of earlier parts, where `cut` has divided the graph."""
 
     def __init__(self):
         self.native = _pando.Graph()
         self.frames = [Frame("main")]
+        #: What has been made since somebody cleared it: op and first result.
+        self.made: list[tuple[str, Value]] = []
+        #: Earlier parts, in order.
+        self.parts: list[Part] = []
 
     @property
     def frame(self) -> Frame:
@@ -284,7 +301,22 @@ class Emitter:
 
     def is_live(self, value: Value) -> bool:
         """Whether the value's function has not ended."""
-        return value.frame in self.frames
+        return value.frame in self.frames or self._part_of(value) is not None
+
+    def are_of_one_function(self, a: Value, b: Value) -> bool:
+        """Parts of a divided graph are one function."""
+        outermost = [self.frames[0], *(part.frame for part in self.parts)]
+        return a.frame is b.frame or (a.frame in outermost and b.frame in outermost)
+
+    def _part_of(self, value: Value) -> Part | None:
+        return next((part for part in self.parts if part.frame is value.frame), None)
+
+    def cut(self, results: Sequence[Value]) -> None:
+        """What follows is another part of the graph, which runs once `results` are known."""
+        if len(self.frames) > 1:
+            raise Error("the host is called in the body of a loop or condition; call it outside")
+        self.parts.append(Part(self.native, self.frame, list(results)))
+        self.native, self.frames = _pando.Graph(), [Frame("main")]
 
     def value(self, id: int) -> Value:
         dtype, shape = self.native.type(id)
@@ -294,16 +326,19 @@ class Emitter:
         """In the innermost function."""
         if value.frame is self.frame:
             return value.id
-        if value.frame not in self.frames:
+        if not self.is_live(value):
             raise RuntimeError("a value is used outside of the function that computes it")
         key = (id(value.frame), value.id)
         if key not in self.frame.lifted:
-            inner = self.param(f"outer.{len(self.frame.lifted)}", value.dtype, value.shape)
+            name = f"outer.{len(self.frame.lifted)}"
+            inner = self.value(self.native.param(name, value.dtype, list(value.shape)))
             self.frame.lifted[key] = (value, inner)
         return self.frame.lifted[key][1].id
 
     def ops(self, text: str, operands: Sequence[Value], type: str | None = None) -> list[Value]:
-        return [self.value(id) for id in self.native.op(text, [self._id(value) for value in operands], type)]
+        values = [self.value(id) for id in self.native.op(text, [self._id(value) for value in operands], type)]
+        self.made.append((text.partition(" ")[0], values[0]))
+        return values
 
     def op(self, text: str, operands: Sequence[Value], type: str | None = None) -> Value:
         return self.ops(text, operands, type)[0]
@@ -321,7 +356,9 @@ class Emitter:
         return [self.value(id) for id in self.native.onnx(op, ids, attributes, **options)]
 
     def param(self, name: str, dtype: str, shape: Sequence[int]) -> Value:
-        return self.value(self.native.param(name, dtype, list(shape)))
+        value = self.value(self.native.param(name, dtype, list(shape)))
+        self.frame.declared.append(value)
+        return value
 
     def constant(self, array: np.ndarray, dtype: str | None = None) -> Value:
         """A copy; the type is the array's unless its elements are bits of another."""
@@ -360,7 +397,8 @@ class Emitter:
 
     def known(self, value: Value) -> np.ndarray | None:
         """The elements, if they depend on no parameter."""
-        found = self.native.known(self._id(value))
+        part = self._part_of(value)
+        found = self.native.known(self._id(value)) if part is None else part.native.known(value.id)
         return None if found is None else np.asarray(found)
 
     def begin(self, base: str) -> Frame:
@@ -376,6 +414,13 @@ class Emitter:
         self.native.end(ids + [inner.id for _, inner in lifted] if hand_on else ids)
         self.frames.pop()
         return [outer for outer, _ in lifted]
+
+    def apart(self, base: str, values: Sequence[Value], stops: bool = False) -> list[Value]:
+        """The same values as results of a call of their own. `stops`: no gradient flows back through it."""
+        frame = self.begin(base)
+        params = [self.param(f"value.{at}", value.dtype, value.shape) for at, value in enumerate(values)]
+        self.end([self.composite("detach", [param]) if stops else param for param in params])
+        return self.ops(f"call @{frame.name}", values) if values else []
 
     def lift(self, values: Sequence[Value]) -> None:
         """Makes outer values parameters of the innermost function, used or not."""

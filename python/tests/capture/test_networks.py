@@ -91,9 +91,55 @@ def test_profile(tmp_path):
     model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 8))
     prediction = pando.torch.profile(model, [randn(16, 64)], system="m2000")
     assert prediction.fits and prediction["throughput_per_s"] > 0
-    assert "<table>" in prediction._repr_html_() and "throughput" in prediction._repr_html_()
+    text = prediction._repr_html_()
+    assert text.count("<table>") == text.count("</table>") == 2 and "throughput" in text
+    assert "dot/0.addmm.dot" in text and "&#x27;" not in text
     prediction.save(tmp_path / "report")
     assert (tmp_path / "report").stat().st_size > 0
+
+
+class Classifier(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(64, 64) for _ in range(4))
+
+    def forward(self, x, target=None):
+        for layer in self.layers:
+            x = torch.tanh(layer(x))
+        return x if target is None else torch.nn.functional.mse_loss(x, target)
+
+
+def test_profile_of_a_training_step():
+    x, target = randn(16, 64), randn(16, 64)
+    inference = pando.torch.profile(Classifier(), [x], system="mk2")
+    plain = pando.torch.profile(Classifier(), [x, target], system="mk2", train=True, optimizer="sgd")
+    adam = pando.torch.profile(Classifier(), [x, target], system="mk2", train=True)
+    assert inference.cycles_per_step < plain.cycles_per_step < adam.cycles_per_step
+    assert plain.flops > 2.5 * inference.flops
+    assert inference.memory["always_live"] < adam.memory["always_live"]
+    model = Classifier()
+    given = torch.optim.Adam(model.parameters(), lr=0.5)
+    same = pando.torch.profile(model, [x, target], system="mk2", train=True, optimizer=given)
+    assert same.cycles_per_step == adam.cycles_per_step
+    with pytest.raises(pando.Error, match="there is no optimizer 'adma'; use one of"):
+        pando.torch.profile(Classifier(), [x, target], train=True, optimizer="adma")
+    with pytest.raises(pando.Error, match="returns no loss"):
+        pando.torch.profile(Classifier(), [x], train=True)
+
+
+def test_profile_of_a_pipeline():
+    model, x = Classifier(), randn(16, 64)
+    two = pando.torch.profile(model, [x], system="pod4", stages=2, replicas=2)
+    assert len(two.stages) == 2 and two.replicas == 2
+    poptorch = pytest.importorskip("poptorch")
+    for chip in (1, 2):
+        poptorch.BeginBlock(model.layers[chip], ipu_id=chip)
+    cut = pando.torch.profile(model, [x], system="pod4")
+    assert len(cut.stages) == 3
+    # The last block has two of the four layers.
+    work = [stage["flops"] for stage in cut.stages]
+    assert work[0] < 1.2 * work[1] < 0.8 * work[2]
+    assert not pando.torch.profile(model, [x], system="pod4", stages=1).stages
 
 
 def test_values_carry_the_names_of_modules():

@@ -178,28 +178,3 @@ def test_no_gradient_through_detach_and_no_grad():
 
     found = gradients(Model())
     assert found["a"] is not None and found["b"] is None and found["c"] is None
-
-
-class Halved(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x * 0.5
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient * 100
-
-
-def test_functions_with_a_backward_of_their_own():
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a = nn.Parameter(cases.randn(3))
-
-        def forward(self):
-            return Halved.apply(self.a).sum()
-
-    with pytest.warns(UserWarning, match="backward pass of Halved is not used"):
-        found = gradients(Model())
-    assert_same(found["a"], torch.full((3,), 0.5))

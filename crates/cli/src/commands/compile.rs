@@ -2,11 +2,12 @@
 
 use crate::args::{CompileArgs, CompileOptions, Pass, Precision};
 use crate::commands::profile::refuse_unsound;
-use crate::model::{Model, load, prepared};
+use crate::for_inputs::load_and;
+use crate::model::{Model, prepared};
 use crate::output::{print, print_json};
 use pando_base::{Error, Result};
 use pando_lower::{
-    Emitted, Options, Placed, compile as compile_module, inline_calls, plan, print_plan, supported,
+    Emitted, Options, Placed, compile as compile_module, inline_calls, plan, prepare, print_plan, supported,
 };
 use pando_machine::Machine;
 use pando_tile::{Program, expand};
@@ -14,11 +15,14 @@ use std::fmt::Write;
 
 pub fn compile(args: &CompileArgs) -> Result<()> {
     let machine = pando_machine::load(&args.options.system)?;
-    let text = match load(&args.model, args.options.micro_batch)? {
-        Model::Graph(model) => graph_text(&prepared(model.module, &args.options)?, &machine, args),
-        Model::Tile(program) => tile_text(&program, &machine, args.stop_after),
-    }
-    .map_err(|error| error.with_file(&args.model.model.display().to_string()))?;
+    let engine = pando_cpu::CompileOptions::default();
+    let text = load_and(&args.model, &args.given, args.options.micro_batch, engine, |model, _| {
+        match model {
+            Model::Graph(model) => graph_text(&prepared(model.module, &args.options)?, &machine, args),
+            Model::Tile(program) => tile_text(&program, &machine, args.stop_after),
+        }
+        .map_err(|error| error.with_file(&args.model.model.display().to_string()))
+    })?;
     if args.json {
         let pass = format!("{:?}", args.stop_after).to_lowercase();
         return print_json(&serde_json::json!({ "pass": pass, "text": text }));
@@ -59,7 +63,7 @@ fn graph_text(module: &pando_graph::Module, machine: &Machine, args: &CompileArg
         Pass::Graph => Ok(pando_graph::print(module)),
         Pass::Inline => Ok(pando_graph::print(&inline_calls(module)?)),
         Pass::Plan => {
-            let inlined = inline_calls(module)?;
+            let inlined = prepare(module, machine, &options)?;
             supported(&inlined)?;
             Ok(print_plan(&inlined, &plan(&inlined, machine, &options)?))
         }

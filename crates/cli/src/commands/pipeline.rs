@@ -1,11 +1,13 @@
-//! `pando profile --stages N`: consecutive parts of a model, each on a chip of its own.
+//! `pando profile --stages N` (or `--stage-end`): consecutive parts of a model, each on a chip of its own.
 
 use super::profile::{Difference, differences, draw_items, simulate_items};
+use crate::args::ProfileArgs;
 use crate::progress::Progress;
 use pando_base::{Error, Result, Tensor};
 use pando_graph::{Module, ValueId};
 use pando_lower::{
-    Compiled, End, Options, Stage, compile, inline_calls, model_flops, rebalance, split, supported,
+    Compiled, End, Options, Stage, compile, inline_calls, model_flops, rebalance, split, split_after,
+    supported,
 };
 use pando_machine::Machine;
 use pando_profile::{Profile, reduce};
@@ -30,9 +32,10 @@ impl Pipeline {
         module: &Module,
         machine: &Machine,
         options: &Options,
-        stages: u64,
+        args: &ProfileArgs,
         progress: &Progress,
     ) -> Result<Pipeline> {
+        let stages = args.num_stages();
         check_stages(stages, options.replicas, machine)?;
         let inlined = inline_calls(module)?;
         supported(&inlined)?;
@@ -45,6 +48,9 @@ impl Pipeline {
             };
             Ok(Pipeline { stages: stages.into_iter().enumerate().map(compiled).collect::<Result<_>>()? })
         };
+        if !args.stage_ends.is_empty() {
+            return compiled(split_after(&inlined, &args.stage_ends)?);
+        }
         let mut best = compiled(split(&inlined, machine, stages as usize)?)?;
         let mut latest = best.profile(machine, 1, 0);
         let mut least = pace(&latest);

@@ -5,7 +5,8 @@ use super::pipeline::Pipeline;
 use super::train::training_step;
 use super::tries::{self, Tried};
 use crate::args::ProfileArgs;
-use crate::model::{GraphModel, LARGEST_TENSOR_BYTES, Model, draw, load, prepared};
+use crate::for_inputs::{Inputs, load_and};
+use crate::model::{GraphModel, LARGEST_TENSOR_BYTES, Model, draw, prepared};
 use crate::output::{colors, note, print, print_json};
 use crate::progress::Progress;
 use pando_base::{Error, Result, Tensor};
@@ -28,6 +29,8 @@ pub struct Prediction {
     differences: Vec<Difference>,
     /// What the model's owner could try.
     suggestions: Vec<Suggestion>,
+    /// Those that the model was translated for.
+    inputs: Inputs,
 }
 
 /// Prints the prediction; false if the model does not fit.
@@ -50,14 +53,26 @@ pub fn profile(args: &ProfileArgs) -> Result<bool> {
 
 pub fn predict(args: &ProfileArgs) -> Result<Prediction> {
     refuse_unavailable(args)?;
-    let file = args.model.model.display().to_string();
     let machine = pando_machine::load(&args.options.system)?;
-    let options = lower_options(&args.options, &machine, args.stages)?;
-    let replicas = if args.train { 1 } else { options.replicas };
-    let options = Options { replicas, ..options };
     let progress = Progress::new();
     progress.pass("reading the model");
-    let mut model = load(&args.model, args.options.micro_batch)?;
+    let engine = pando_cpu::CompileOptions::default();
+    load_and(&args.model, &args.given, args.options.micro_batch, engine, |model, inputs| {
+        predict_model(model, inputs, &machine, args, &progress)
+    })
+}
+
+fn predict_model(
+    mut model: Model,
+    inputs: Inputs,
+    machine: &Machine,
+    args: &ProfileArgs,
+    progress: &Progress,
+) -> Result<Prediction> {
+    let file = args.model.model.display().to_string();
+    let options = lower_options(&args.options, machine, args.num_stages())?;
+    let replicas = if args.train { 1 } else { options.replicas };
+    let options = Options { replicas, ..options };
     progress.pass("compiling");
     let start = Instant::now();
     let (mut profile, differences, compile_s) = match &mut model {
@@ -65,16 +80,14 @@ pub fn predict(args: &ProfileArgs) -> Result<Prediction> {
             // Only a comparison needs the weights as they were.
             let module = if args.exact { model.module.clone() } else { std::mem::take(&mut model.module) };
             prepared(module, &args.options)
-                .and_then(|module| profile_graph(model, module, &machine, options, args, &progress))
+                .and_then(|module| profile_graph(model, module, machine, options, args, progress))
         }
-        Model::Tile(program) => profile_tile(program, &machine, args)
+        Model::Tile(program) => profile_tile(program, machine, args)
             .map(|profile| (profile, Vec::new(), start.elapsed().as_secs_f64())),
     }
     .map_err(|error| error.with_file(&file))?;
     profile.trust = match &model {
-        Model::Graph(_) if args.train => {
-            Trust { range: "training steps are not among the rows of `pando validate`".into(), error: None }
-        }
+        Model::Graph(_) if args.train => untried_training(),
         Model::Graph(model) => pando_validate::trust(pando_validate::kind_of_graph(&model.module))?,
         Model::Tile(program) => pando_validate::trust(pando_validate::kind_of_program(program))?,
     };
@@ -84,20 +97,52 @@ pub fn predict(args: &ProfileArgs) -> Result<Prediction> {
     }
     // Their words are a model's options.
     let suggestions = match &model {
-        Model::Graph(_) => {
-            let eight_bits = machine.chip.fastest_rate("f8").is_some();
-            pando_profile::reduce::suggestions(&profile, eight_bits)
-        }
+        Model::Graph(_) => suggestions(&profile, machine),
         Model::Tile(_) => Vec::new(),
     };
-    Ok(Prediction { profile, machine, compile_s, differences, suggestions })
+    let machine = machine.clone();
+    Ok(Prediction { profile, machine, compile_s, differences, suggestions, inputs })
+}
+
+/// What a system would do with a program in memory. Of `state`, pairs of a parameter and the result that replaces it
+/// from run to run, nothing goes to the host. The model that `args` name is only what the program is called.
+pub fn predict_program(module: Module, state: Vec<(usize, usize)>, args: &ProfileArgs) -> Result<Prediction> {
+    refuse_in_training(args, !state.is_empty())?;
+    let machine = pando_machine::load(&args.options.system)?;
+    let options = Options { state, ..lower_options(&args.options, &machine, args.num_stages())? };
+    let module = prepared(module, &args.options)?;
+    let trust = match options.state.is_empty() {
+        true => pando_validate::trust(pando_validate::kind_of_graph(&module))?,
+        false => untried_training(),
+    };
+    let named = GraphModel { module: Module::default(), inputs: Vec::new(), outputs: Vec::new() };
+    let (mut profile, differences, compile_s) =
+        profile_graph(&named, module, &machine, options, args, &Progress::new())?;
+    profile.trust = trust;
+    if let Some(stem) = args.model.model.file_stem() {
+        profile.program = stem.to_string_lossy().into_owned();
+    }
+    let suggestions = suggestions(&profile, &machine);
+    Ok(Prediction { profile, machine, compile_s, differences, suggestions, inputs: Inputs::All })
+}
+
+fn suggestions(profile: &Profile, machine: &Machine) -> Vec<Suggestion> {
+    pando_profile::reduce::suggestions(profile, machine.chip.fastest_rate("f8").is_some())
+}
+
+fn untried_training() -> Trust {
+    Trust { range: "training steps are not among the rows of `pando validate`".into(), error: None }
 }
 
 /// Options that belong to later parts of the project are refused, not ignored.
 fn refuse_unavailable(args: &ProfileArgs) -> Result<()> {
+    refuse_in_training(args, args.train)
+}
+
+fn refuse_in_training(args: &ProfileArgs, train: bool) -> Result<()> {
     let refuse = |what: &str| Err(Error::new(format!("--train {what}")));
-    match args.train {
-        true if args.stages > 1 => {
+    match train {
+        true if args.num_stages() > 1 => {
             refuse("--stages: a training step cannot be divided over chips yet; use 1")
         }
         true if args.options.replicas.is_some_and(|replicas| replicas > 1) => {
@@ -139,8 +184,8 @@ fn profile_graph(
         let states = step.names.into_iter().enumerate().map(|(at, name)| (name, at));
         outputs.extend(states);
     }
-    if args.stages > 1 {
-        let pipeline = Pipeline::compile(&module, machine, &options, args.stages, progress)?;
+    if args.num_stages() > 1 {
+        let pipeline = Pipeline::compile(&module, machine, &options, args, progress)?;
         progress.pass("predicting");
         let mut profile = pipeline.profile(machine, items, args.options.iterations.unwrap_or(0));
         count_call(&mut profile, machine, args);
@@ -188,15 +233,16 @@ fn count_call(profile: &mut Profile, machine: &Machine, args: &ProfileArgs) {
 fn profile_tile(program: &Program, machine: &Machine, args: &ProfileArgs) -> Result<Profile> {
     let options = &args.options;
     if options.precision.is_some()
+        || !args.given.inputs.is_empty()
         || options.micro_batch.is_some()
         || args.exact
-        || args.stages > 1
+        || args.num_stages() > 1
         || args.train
         || options.iterations.is_some_and(|iterations| iterations > 1)
         || options.io_tiles > 0
     {
         return Err(Error::new(
-            "--precision, --micro-batch, --iterations, --io-tiles, --stages, --train and --exact are for models, not for tile programs",
+            "--precision, --micro-batch, --input, --iterations, --io-tiles, --stages, --train and --exact are for models, not for tile programs",
         ));
     }
     if program.tiles > machine.chip.tiles {
@@ -348,6 +394,9 @@ impl Prediction {
         let style = if colors() { pando_profile::Style::Color } else { pando_profile::Style::Plain };
         let table = pando_profile::table(&self.profile, style);
         let mut text = format!("{}\ncompiled in {:.2} s\n", table.trim_end(), self.compile_s);
+        if self.inputs == Inputs::These {
+            text += "values of inputs decided branches or sizes; --input NAME=NUMBER or NAME=FILE.npy gives others\n";
+        }
         for (at, suggestion) in suggestions.iter().enumerate() {
             let what = if at < tried.len() { "tried" } else { "to try" };
             text += &format!("{what}: {suggestion}\n");
@@ -368,6 +417,7 @@ impl Prediction {
         let mut json = json(&self.profile, &self.machine, self.compile_s, &self.differences);
         json["suggestions"] = json!(self.sentences());
         json["tried"] = json!([]);
+        json["decided_by_inputs"] = json!(self.inputs == Inputs::These);
         json
     }
 }

@@ -3,8 +3,9 @@
 use super::cpu_profile;
 use super::profile::refuse_unsound;
 use crate::args::{MatmulPrecision, RunArgs};
+use crate::for_inputs::load_and;
 use crate::inputs::{Port, inputs};
-use crate::model::{GraphModel, Model, load, main_types, of_imported, onnx_options};
+use crate::model::{GraphModel, Model, main_types};
 use crate::output::{note, print, print_json};
 use crate::{npy, progress::Progress};
 use pando_base::{Error, Result, Tensor};
@@ -45,25 +46,9 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let threads = args.threads.map_or_else(rayon::current_num_threads, |threads| threads as usize);
     let progress = Progress::new();
     progress.pass("reading the model");
-    let mut done =
-        load(&args.model, None).and_then(|mut model| compute(&mut model, args, threads, &progress));
-    let is_onnx = args.model.model.extension().is_some_and(|extension| extension == "onnx");
-    if done.is_err() && is_onnx {
-        progress.pass("reading the model for these inputs");
-        // If that does not help, what was wrong at first is the user's problem, and what the inputs lack.
-        done = match (done, load_for_inputs(args, threads)) {
-            (_, Ok(mut model)) => compute(&mut model, args, threads, &progress),
-            (Err(first), Err(second)) if first.message() != second.message() => {
-                let file = args.model.model.display().to_string();
-                Err(Error::in_file(
-                    file,
-                    format!("{}\nand with the inputs of this run: {}", first.message(), second.message()),
-                ))
-            }
-            (done, Err(_)) => done,
-        };
-    }
-    let done = done?;
+    let done = load_and(&args.model, &args.given, None, native_options(args, threads), |mut model, _| {
+        compute(&mut model, args, threads, &progress)
+    })?;
     drop(progress);
     if let Some(directory) = &args.output {
         write_outputs(directory, &done.names, &done.outputs)?;
@@ -72,30 +57,13 @@ pub fn run(args: &RunArgs) -> Result<()> {
     if args.json { print_json(&report.json()) } else { print(&report.text(args)) }
 }
 
-/// A model whose sizes depend on its inputs, translated for those of this run.
-fn load_for_inputs(args: &RunArgs, threads: usize) -> Result<Model> {
-    let path = &args.model.model;
-    let options = onnx_options(&args.model.dims);
-    let ports: Vec<Port> = pando_onnx::inputs(path, &options)?
-        .into_iter()
-        .map(|input| Port { name: input.name, ty: input.ty })
-        .collect();
-    let values = inputs(&ports, &args.inputs, args.random)
-        .map_err(|error| error.with_file(&path.display().to_string()))?;
-    let named: Vec<_> = ports.into_iter().map(|port| port.name).zip(values).collect();
-    let native = native_options(args, threads);
-    let evaluate =
-        move |module: &pando_graph::Module, args: &[Tensor]| pando_cpu::compile(module, &native)?.run(args);
-    pando_onnx::load_for(path, &named, &options, Arc::new(evaluate)).map(of_imported).map(Model::Graph)
-}
-
 fn compute(model: &mut Model, args: &RunArgs, threads: usize, progress: &Progress) -> Result<Done> {
     let file = args.model.model.display().to_string();
     progress.pass("compiling");
     // A system's own problems are not the model's.
     let machine = args.system.as_deref().map(pando_machine::load).transpose()?;
     let job = job(model, args, machine, threads).map_err(|error| error.with_file(&file))?;
-    let inputs = inputs(&job.inputs, &args.inputs, args.random).map_err(|error| error.with_file(&file))?;
+    let inputs = inputs(&job.inputs, &args.given).map_err(|error| error.with_file(&file))?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     let pool = pool.map_err(|error| Error::new(format!("cannot start {threads} threads: {error}")))?;
     let (mut times_ms, mut outputs) = (Vec::new(), Vec::new());
@@ -184,7 +152,11 @@ fn native_options(args: &RunArgs, threads: usize) -> pando_cpu::CompileOptions {
         MatmulPrecision::High => pando_cpu::MatmulPrecision::High,
         MatmulPrecision::Medium => pando_cpu::MatmulPrecision::Medium,
     };
-    pando_cpu::CompileOptions { threads, matmul_precision, ..pando_cpu::CompileOptions::default() }
+    let options = pando_cpu::CompileOptions { threads, matmul_precision, ..Default::default() };
+    match args.no_amx {
+        true => pando_cpu::CompileOptions { tile_unit: pando_cpu::TileUnit::None, ..options },
+        false => options,
+    }
 }
 
 fn types_of(model: &GraphModel) -> Vec<TensorType> {
@@ -194,7 +166,10 @@ fn types_of(model: &GraphModel) -> Vec<TensorType> {
 /// With the engine for this computer, which gets the module: so weights are held once, as it wants them.
 fn native_job<'a>(model: &'a mut GraphModel, args: &RunArgs, threads: usize) -> Result<Job<'a>> {
     let options = native_options(args, threads);
-    let used = options.matmul_precision.used(options.isa);
+    if let Some(problem) = pando_cpu::TileUnit::problem() {
+        note(problem);
+    }
+    let used = options.matmul_precision.used(options.isa, options.tile_unit);
     if used != options.matmul_precision {
         note("--matmul-precision highest is used: this processor multiplies no faster with less");
     }

@@ -26,9 +26,10 @@ fn run_prints_outputs() {
 #[test]
 fn run_tells_the_precision_of_products() {
     let run = |asked| json(&pando(&["run", "models/mlp-small.graph", "--json", "--matmul-precision", asked]));
-    assert_eq!(run("high")["matmul_precision"], "highest");
-    let used = |precision: pando_cpu::MatmulPrecision| precision.used(pando_cpu::Isa::detect()).name();
-    assert_eq!(run("medium")["matmul_precision"], used(pando_cpu::MatmulPrecision::Medium));
+    let (isa, unit) = (pando_cpu::Isa::detect(), pando_cpu::TileUnit::detect());
+    for precision in pando_cpu::MatmulPrecision::ALL {
+        assert_eq!(run(precision.name())["matmul_precision"], precision.used(isa, unit).name());
+    }
     let on_tiles = pando(&["run", "models/mlp-small.graph", "--json", "--system", "tiny4"]);
     assert_eq!(json(&on_tiles).get("matmul_precision"), None);
 }
@@ -183,7 +184,9 @@ fn not_fitting_is_an_answer() {
     ]);
     let result = json(&run);
     assert_eq!((run.status, &result["fits"]), (1, &Value::Bool(false)));
-    assert_eq!(result["fit"]["largest"].as_array().unwrap().len(), 10);
+    let largest = result["fit"]["largest"].as_array().unwrap();
+    assert!((1..=10).contains(&largest.len()), "{largest:?}");
+    assert!(largest.is_sorted_by_key(|var| std::cmp::Reverse(var["bytes"].as_u64())), "{largest:?}");
     assert!(!result["suggestions"].as_array().unwrap().is_empty());
     assert!(result["fit"]["over_bytes"].as_u64().unwrap() > 0);
     assert!(!result["fit"]["remedy"].as_str().unwrap().is_empty());
@@ -380,6 +383,16 @@ fn sizes_may_depend_on_the_inputs_values() {
             assert_eq!((output["min"].as_f64(), output["max"].as_f64()), (Some(expect[0]), Some(expect[1])));
         }
     }
+    let of = |value: &str| {
+        let args =
+            ["profile", "models/above.onnx", "--system", "tiny4", "--dim", "N=6", "--input", value, "--json"];
+        pando(&args)
+    };
+    assert_eq!(json(&of("x=0.75"))["decided_by_inputs"], true);
+    // None is above a half: an output without elements has no layout.
+    let none = of("x=0.25");
+    assert_eq!(none.status, 1);
+    assert!(none.stderr.contains("and with these inputs"), "{}", none.stderr);
     let run = pando(&["run", "models/above.onnx"]);
     assert_eq!(run.status, 1);
     assert!(run.stderr.contains("--dim N="), "{}", run.stderr);
@@ -503,7 +516,9 @@ fn a_training_step_updates_its_state_in_place() {
     // Backward is two products where forward is one, but for the first layer's input.
     assert!((2.0..4.0).contains(&ratio), "{ratio}");
     assert_eq!(training["replicas"], 1);
-    assert!(training["memory"]["always_live"].as_u64() > inference["memory"]["always_live"].as_u64());
+    // State is spread over other tiles than code: all of them together hold more.
+    let mean_used = |result: &serde_json::Value| result["memory"]["mean_used"].as_f64().unwrap();
+    assert!(mean_used(&training) > mean_used(&inference));
     let exact = training["exact"].as_array().unwrap();
     // One output; four weights with two moments each; one count of steps.
     assert_eq!(exact.len(), 1 + 4 * 3 + 1);

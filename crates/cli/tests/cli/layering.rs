@@ -42,7 +42,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     // L5
-    ("python", &["base", "cli", "cpu", "graph", "machine", "onnx", "runtime", "transform"]),
+    ("python", &["base", "cli", "cpu", "graph", "machine", "onnx", "profile", "runtime", "transform"]),
 ];
 
 #[test]

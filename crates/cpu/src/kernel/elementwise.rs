@@ -8,6 +8,7 @@
 use super::math;
 use super::number::Number;
 use super::smooth;
+use super::waves;
 use crate::isa::Isa;
 use crate::recognise::Activation;
 use pando_base::{BinaryFn, CompareFn, DType, UnaryFn};
@@ -288,6 +289,8 @@ pub fn unary(isa: Isa, func: UnaryFn, dtype: DType) -> Option<UnaryLoop> {
             UnaryFn::Exp => smooth::smooth::<smooth::Exp>(isa),
             UnaryFn::Tanh => smooth::smooth::<smooth::Tanh>(isa),
             UnaryFn::Erf => smooth::smooth::<smooth::Erf>(isa),
+            UnaryFn::Sin => Some(waves::sin(isa)),
+            UnaryFn::Cos => Some(waves::cos(isa)),
             _ => None,
         };
         let all = smooth.or(by_func!(
@@ -296,7 +299,7 @@ pub fn unary(isa: Isa, func: UnaryFn, dtype: DType) -> Option<UnaryLoop> {
             UnaryFn,
             isa,
             func,
-            [Neg, Abs, Sign, Floor, Ceil, Round, Exp, Expm1, Log, Log1p, Sqrt, Sin, Cos, Tanh, Erf]
+            [Neg, Abs, Sign, Floor, Ceil, Round, Exp, Expm1, Log, Log1p, Sqrt, Tanh, Erf]
         ));
         return all.filter(|_| !matches!(dtype, DType::F8(..)));
     }
@@ -381,7 +384,7 @@ macro_rules! casts {
     )*)* };
 }
 casts! {
-    f32 => [f32, i8, i16, i32, i64, u8, u16, u32, u64];
+    f32 => [f32, i16, i32, i64, u16, u32, u64];
     i8 => [f32, i8, i16, i32, i64, u8, u16, u32, u64];
     i16 => [f32, i8, i16, i32, i64, u8, u16, u32, u64];
     i32 => [f32, i8, i16, i32, i64, u8, u16, u32, u64];
@@ -392,8 +395,37 @@ casts! {
     u64 => [f32, i8, i16, i32, i64, u8, u16, u32, u64];
 }
 
+macro_rules! casts_to_bytes {
+    ($($to:ty),*) => { $(
+        impl Map for Cast<f32, $to> {
+            type In = f32;
+            type Out = $to;
+            /// As the others; in a form that is vectorised.
+            #[inline(always)]
+            fn apply(x: f32) -> $to {
+                let (low, high) = (f32::from(<$to>::MIN), f32::from(<$to>::MAX));
+                let x = if x.is_nan() { 0.0 } else { x };
+                let x = if x > high { high } else { x };
+                let x = if x < low { low } else { x };
+                // SAFETY: a number between the bounds.
+                let whole: i32 = unsafe { x.to_int_unchecked() };
+                whole as $to
+            }
+        }
+    )*};
+}
+casts_to_bytes!(i8, u8);
+
 /// Between register types. From an integer to a 16-bit float see `half.rs`. `None` for 8-bit floats.
 pub fn convert(isa: Isa, from: DType, to: DType) -> Option<UnaryLoop> {
+    // What quantised models do all the time.
+    match (from, to) {
+        (DType::F32, DType::U8) => return Some(pick_map::<Cast<f32, u8>>(isa)),
+        (DType::F32, DType::I8) => return Some(pick_map::<Cast<f32, i8>>(isa)),
+        (DType::I32, DType::F32) => return Some(pick_map::<Cast<i32, f32>>(isa)),
+        (DType::U8, DType::U32) => return Some(pick_map::<Cast<u8, u32>>(isa)),
+        _ => {}
+    }
     with_type!(from, A => match to {
         DType::Bool => Some(one_map::<ToBool<A>>(isa)),
         _ => with_type!(to, B => Some(one_map::<Cast<A, B>>(isa)), else None),

@@ -12,6 +12,8 @@ pub mod math;
 pub mod norm;
 pub mod number;
 pub mod random;
+pub mod row_gradients;
 pub mod rows;
 pub mod smooth;
+pub mod waves;
 pub mod winograd;

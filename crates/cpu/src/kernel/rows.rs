@@ -12,7 +12,7 @@ use crate::isa::Isa;
 use crate::recognise::Composite;
 
 /// Partial sums of a row.
-const LANES: usize = 32;
+pub const LANES: usize = 32;
 
 /// `(row, scale, bias, result)`: scale and bias have the row's length where the composite has them.
 pub type RowLoop = unsafe fn(&[f32], &[f32], &[f32], &mut [f32], f32);
@@ -84,6 +84,11 @@ fn sum(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
             *lane += f(x);
         }
     }
+    rest.iter().fold(total(lanes), |sum, &x| sum + f(x))
+}
+
+#[inline(always)]
+pub fn total(mut lanes: [f32; LANES]) -> f32 {
     let mut width = LANES / 2;
     while width > 0 {
         for i in 0..width {
@@ -91,7 +96,7 @@ fn sum(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
         }
         width /= 2;
     }
-    rest.iter().fold(lanes[0], |sum, &x| sum + f(x))
+    lanes[0]
 }
 
 /// The largest element that is a number; negative infinity if none is.

@@ -95,7 +95,10 @@ impl Planner<'_> {
 
     /// Whether a buffer is read by one step, or by none if that is `None`, and by no node but the one at
     /// `index` from there on.
-    fn read_only_by(&self, buffer: BufferId, step: Option<usize>, index: usize) -> bool {
+    pub(super) fn read_only_by(&self, buffer: BufferId, step: Option<usize>, index: usize) -> bool {
+        if self.buffers[buffer].place.is_some() {
+            return false;
+        }
         let mut readers = self
             .steps
             .iter()

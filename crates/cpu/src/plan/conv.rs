@@ -4,7 +4,7 @@
 
 use super::Planner;
 use crate::flat::FlatType;
-use crate::kernel::gemm::tiles;
+use crate::kernel::gemm::{Tiles, tiles, window_tiles};
 use crate::step::Kind;
 use crate::step::depthwise::Depthwise;
 use crate::step::gemm::{Gemm, Matrix, Right};
@@ -37,6 +37,24 @@ fn size(values: &[usize; SPATIAL]) -> usize {
 
 impl Planner<'_> {
     pub(super) fn conv(&mut self, conv: &Conv, operands: Vec<View>, ty: &FlatType) -> View {
+        self.conv_on(None, conv, operands, ty)
+    }
+
+    /// A convolution of words of four channels: they are moved as f32 are, and only the kernels see what they hold.
+    pub(super) fn word_conv(&mut self, conv: &Conv, operands: Vec<View>, ty: &FlatType) -> View {
+        let tiles = window_tiles(self.options.isa);
+        assert!(tiles.is_some(), "convolutions are of words only where there are tiles");
+        let words = operands.into_iter().map(|view| View { dtype: DType::F32, ..view });
+        self.conv_on(tiles, conv, words.collect(), ty)
+    }
+
+    fn conv_on(
+        &mut self,
+        of_words: Option<&'static Tiles>,
+        conv: &Conv,
+        operands: Vec<View>,
+        ty: &FlatType,
+    ) -> View {
         let [input, kernel]: [View; 2] = operands.try_into().expect("conv has two operands");
         let sizes = |sizes: &[usize]| spatial(sizes[2..].iter().copied(), 1);
         let groups = conv.groups as usize;
@@ -77,9 +95,11 @@ impl Planner<'_> {
                 column: 1,
             }),
         };
-        let (batch, tiles) = (shape.images * groups, tiles(self.options.isa));
-        let (integers, epilogue) = (ty.dtype.is_int(), self.narrowing(ty));
-        let gemm = Gemm { batch, m, n, k, left, right, tiles, integers, epilogue, target: None };
+        let (batch, plain) = (shape.images * groups, tiles(self.options.isa));
+        let tiles = of_words.unwrap_or(plain);
+        let integers = ty.dtype.is_int() && of_words.is_none();
+        let epilogue = self.narrowing(ty).filter(|_| of_words.is_none());
+        let gemm = Gemm { batch, m, n, k, left, right, tiles, plain, integers, epilogue, target: None };
         self.emit_gemm(gemm, vec![kernel, input], ty)
     }
 

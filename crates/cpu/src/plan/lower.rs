@@ -17,7 +17,7 @@ use crate::step::program::{Input, Instr, Program, Slot};
 use crate::step::{Kind, Step};
 use crate::view::View;
 use pando_base::{DType, Result};
-use pando_graph::{Op, Pad};
+use pando_graph::{Dot, Op, Pad};
 use std::sync::Arc;
 
 impl Planner<'_> {
@@ -52,6 +52,7 @@ impl Planner<'_> {
             }
             Work::BatchNorm { .. } | Work::BatchNormGradient { .. } => unreachable!("rewritten in blocks"),
             &Work::Norm(what) => self.norm(what, node),
+            &Work::RowGradient(gradient) => self.row_gradient(gradient, index, node),
             Work::PoolGradient(window) => vec![self.pool_gradient(window, node)],
             Work::Interleave { strides, phases } => {
                 let inputs = self.operands(node).into_iter().map(|view| self.dense(view)).collect();
@@ -104,6 +105,7 @@ impl Planner<'_> {
         let state = Declared {
             steady: steady.collect(),
             aliases: all.map(|position| (1 + position, position)).collect(),
+            count: Some(count),
         };
         if carried.is_empty() {
             return Ok(self.operands(node));
@@ -196,12 +198,19 @@ impl Planner<'_> {
                 return self.fallback(op, node, operands);
             }
             Op::Sort(sort) => return self.sort(sort, node, operands),
-            Op::Scatter { axis, combine } => self.scatter(*axis, *combine, operands, ty),
-            Op::Reduce { func, axes } => self.reduce(*func, axes, first(), ty),
+            Op::Scatter { axis, combine } => match self.row_written(*axis, *combine, node) {
+                Some(stack) => stack,
+                None => self.scatter(*axis, *combine, operands, ty),
+            },
+            Op::Reduce { func, axes } => self.reduce(index, *func, axes, first(), ty),
             Op::ReduceWindow(window) if is_small(&window.window) => self.reduce_window(window, first(), ty),
             Op::Scan(scan) => self.scan(scan, first(), ty),
-            Op::Gather { axis } => self.gather(*axis, operands, ty),
+            Op::Gather { axis } => match self.row_read(*axis, node, ty) {
+                Some(row) => row,
+                None => self.gather(*axis, operands, ty),
+            },
             Op::Dot(dot) if all_summed_in_f32(&operands, ty) => self.dot(index, dot, operands, ty),
+            Op::Dot(dot) if self.is_of_bytes(dot, &operands, ty) => self.dot(index, dot, operands, ty),
             Op::Dot(dot) if all_bytes(&operands, ty) => {
                 let operands = operands.into_iter().map(|view| self.as_f32(view)).collect();
                 self.dot(index, dot, operands, ty)
@@ -215,8 +224,17 @@ impl Planner<'_> {
             Op::Conv(conv) if all_summed_in_f32(&operands, ty) && ty.sizes.len() <= 5 => {
                 self.conv(conv, operands, ty)
             }
+            Op::Conv(conv) if is_whole_conv(&operands, ty) => self.conv(conv, operands, ty),
+            Op::Conv(conv) if is_word_conv(&operands, ty) => self.word_conv(conv, operands, ty),
             _ => return self.fallback(op, node, operands),
         }]
+    }
+
+    /// Whether a dot is of bytes and a constant that fits them: see `quantised.rs`.
+    fn is_of_bytes(&self, dot: &Dot, operands: &[View], ty: &FlatType) -> bool {
+        let [x, w] = operands else { return false };
+        let types = x.dtype == DType::U8 && matches!(w.dtype, DType::I8 | DType::I32);
+        types && ty.dtype == DType::I32 && dot.batch.is_empty() && self.is_const(w) && !self.is_const(x)
     }
 
     /// Converted element by element, dense.
@@ -287,4 +305,14 @@ fn all_summed_in_f32(operands: &[View], result: &FlatType) -> bool {
 fn all_bytes(operands: &[View], result: &FlatType) -> bool {
     let bytes = operands.iter().all(|view| matches!(view.dtype, DType::I8 | DType::U8));
     bytes && result.dtype.is_int() && result.dtype.size_bytes() <= 4
+}
+
+/// Of whole numbers in f32: see `quantised.rs`.
+fn is_whole_conv(operands: &[View], ty: &FlatType) -> bool {
+    operands.iter().all(|view| view.dtype == DType::F32) && ty.dtype == DType::I32 && ty.sizes.len() <= 5
+}
+
+/// Of words of four channels: see `quantised.rs`.
+fn is_word_conv(operands: &[View], ty: &FlatType) -> bool {
+    operands.iter().all(|view| view.dtype == DType::U32) && ty.dtype == DType::I32 && ty.sizes.len() <= 5
 }

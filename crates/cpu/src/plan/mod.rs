@@ -20,11 +20,15 @@ mod memory;
 mod norms;
 mod order;
 mod phases;
+mod precision;
 mod product;
 mod program;
+pub mod quantised;
 mod range;
 mod reduce;
+mod row_gradients;
 mod schedule;
+pub mod stacks;
 pub mod state;
 mod together;
 
@@ -32,6 +36,7 @@ use crate::constants::{Constant, Panels};
 use crate::errors;
 use crate::exec::{Bytes, Frame, Memory, prepare};
 use crate::flat::{Flat, FlatNode, ValueIndex, Work};
+use crate::kernel::gemm::Word;
 use crate::options::CompileOptions;
 use crate::pool::Pool;
 use crate::step::movement::Movement;
@@ -39,7 +44,7 @@ use crate::step::packing::{self, Packing};
 use crate::step::{Kind, Step};
 use crate::view::{BufferId, Sizes, Strides, View};
 use groups::Groups;
-use pando_base::{Arena, DType, IdSet, Result, Tensor};
+use pando_base::{Arena, DType, IdSet, Result, SideTable, Tensor};
 use pando_graph::Op;
 use rustc_hash::FxHashMap;
 use state::Declared;
@@ -60,6 +65,10 @@ pub struct Plan {
     pub prepared_bytes: usize,
     /// Buffers that lie where parameters do.
     pub replacing: Vec<(BufferId, usize)>,
+    /// Buffers that lie in a row of a parameter, by iteration.
+    pub rows: Vec<(BufferId, stacks::Row)>,
+    /// Parameters whose rows are all written before anybody reads them.
+    pub overwritten: Vec<usize>,
     /// The parameters that those steps may read.
     pub steady: Vec<usize>,
     /// Bodies of branches and loops.
@@ -86,6 +95,8 @@ pub enum Place {
     Prepared(usize),
     /// The memory of the parameter of this number, whose last reader comes no later than the writer.
     Replaces(usize),
+    /// A row of a parameter: another one in each iteration of a loop.
+    Row(stacks::Row),
 }
 
 /// When what a buffer holds changes.
@@ -107,6 +118,7 @@ struct Draft {
 
 struct Planner<'a> {
     flat: &'a Flat,
+    state: &'a Declared,
     options: &'a CompileOptions,
     pool: &'a Pool,
     groups: Groups,
@@ -157,6 +169,7 @@ pub fn plan(
 ) -> Result<Plan> {
     let mut planner = Planner {
         flat,
+        state,
         options,
         pool,
         shared,
@@ -288,11 +301,11 @@ impl Planner<'_> {
     ) {
         let whole = view.num_elements() as u64 == constant.shape.num_elements() && view.offset == 0;
         let panels = match packing {
-            &Packing::Right { ref matrix, k, n, columns, pairs: None }
-                if whole && constant.dtype == DType::F32 =>
+            &Packing::Right { ref matrix, k, n, tiles }
+                if whole && constant.dtype == DType::F32 && tiles.word == Word::F32 && !tiles.half =>
             {
                 let (bytes, row, column) = (Arc::clone(bytes), matrix.row, matrix.column);
-                Some(Panels { bytes, k, n, columns, row, column })
+                Some(Panels { bytes, k, n, columns: tiles.columns, row, column })
             }
             _ => None,
         };
@@ -396,12 +409,15 @@ impl Planner<'_> {
         let steps = if self.options.fuse { together::together(steps, &replaces) } else { steps };
         let read_later: Vec<View> =
             steps.iter().flat_map(|step| &step.inputs).chain(&results).cloned().collect();
+        let taken = memory::taken_over(&steps, &results, drafts);
+        let none = SideTable::with_default(None);
         let each_run = |changes: Changes| changes == Changes::EachRun;
         let with_state = |changes: Changes| changes == Changes::WithState;
-        let (offsets, arena_bytes) = memory::place(&steps, &results, drafts, &each_run);
-        let (constant_offsets, constant_bytes) = memory::place(&constant, &[], drafts, &each_run);
-        let (kept_offsets, prepared_bytes) = memory::place(&prepared, &read_later, drafts, &with_state);
-        let (scratch_offsets, scratch_bytes) = memory::place(&prepared, &[], drafts, &each_run);
+        let (offsets, arena_bytes) = memory::place(&steps, &results, drafts, &each_run, &taken);
+        let (constant_offsets, constant_bytes) = memory::place(&constant, &[], drafts, &each_run, &none);
+        let (kept_offsets, prepared_bytes) =
+            memory::place(&prepared, &read_later, drafts, &with_state, &none);
+        let (scratch_offsets, scratch_bytes) = memory::place(&prepared, &[], drafts, &each_run, &none);
         let arena_bytes = arena_bytes.max(scratch_bytes);
         let used = used_buffers(constant.iter().chain(&prepared).chain(&steps), &results);
         // A constant step's scratch is no constant; it lies in the arena of the preparation.
@@ -423,6 +439,14 @@ impl Planner<'_> {
             _ => None,
         });
         let replacing = replacing.collect();
+        let rows: Vec<(BufferId, stacks::Row)> = buffers
+            .iter()
+            .filter_map(
+                |(id, buffer)| if let Place::Row(row) = buffer.place { Some((id, row)) } else { None },
+            )
+            .collect();
+        let written = rows.iter().filter(|(_, row)| !steady.contains(&row.param));
+        let overwritten = written.map(|(_, row)| row.param).collect();
         let mut plan = Plan {
             buffers,
             steps,
@@ -431,6 +455,8 @@ impl Planner<'_> {
             prepared,
             prepared_bytes,
             replacing,
+            rows,
+            overwritten,
             steady,
             children: self.children,
             arena_bytes: arena_bytes.max(constant_bytes),

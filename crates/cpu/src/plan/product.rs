@@ -6,9 +6,8 @@ use super::Planner;
 use super::order::{in_order, inverse, memory_order};
 use crate::flat::FlatType;
 use crate::kernel::elementwise::convert;
-use crate::kernel::gemm::{Pairs, Tiles, pair_tiles, tiles};
+use crate::kernel::gemm::{Tiles, Word, tiles};
 use crate::kernel::half;
-use crate::options::MatmulPrecision;
 use crate::step::gemm::{Gemm, Left, Matrix, Right};
 use crate::step::integers::IntegerDot;
 use crate::step::packing::Packing;
@@ -68,12 +67,6 @@ impl Planner<'_> {
     }
 
     pub(super) fn dot(&mut self, index: usize, dot: &Dot, operands: Vec<View>, ty: &FlatType) -> View {
-        // Packing reads 16-bit floats one by one: good enough for constants, which are packed once.
-        let widened = operands.into_iter().map(|view| match self.is_steady(&view) {
-            true => view,
-            false => self.as_f32(view),
-        });
-        let operands: Vec<View> = widened.collect();
         let [lhs, rhs]: [View; 2] = operands.try_into().expect("dot has two operands");
         let side = |pairs: &[(usize, usize)], left: bool| -> Vec<usize> {
             pairs.iter().map(|pair| if left { pair.0 } else { pair.1 }).collect()
@@ -83,16 +76,24 @@ impl Planner<'_> {
         let [rhs_batch, rhs_contract] = [side(&dot.batch, false), side(&dot.contract, false)];
         let [batch, m, k] = [&lhs_batch, &lhs_free, &lhs_contract].map(|axes| product_of(&lhs, axes));
         let n = product_of(&rhs, &rhs_free);
+        let packed = self.is_steady(&rhs) && !self.is_steady(&lhs) && batch == 1;
+        let words = self.word_tiles([&lhs, &rhs], [m, k]).filter(|_| packed);
+        // Packing reads 16-bit floats one by one: good enough for constants, which are packed once.
+        let [lhs, rhs] = [(lhs, words.is_some()), (rhs, false)].map(|(view, is_word)| match view.dtype {
+            DType::I8 | DType::I32 if words.is_none() => self.converted(view, DType::F32),
+            _ if is_word || self.is_steady(&view) => view,
+            _ => self.as_f32(view),
+        });
         let (lhs, left) = self.matrix(lhs, [&lhs_batch, &lhs_free, &lhs_contract]);
         let (rhs, right) = self.matrix(rhs, [&rhs_batch, &rhs_contract, &rhs_free]);
         let (lhs, left) = self.left(lhs, left, [batch, m, k]);
-        let pairs = self.pairs([&lhs, &rhs], &left, batch);
-        let tiles = pairs.unwrap_or(tiles(self.options.isa));
+        let plain = tiles(self.options.isa);
+        let tiles = words.unwrap_or(plain);
         let (rhs, right) = self.right(rhs, right, [batch, k, n], tiles);
-        let exact = ty.dtype == DType::I32 && tiles.pairs.is_some();
+        let exact = ty.dtype == DType::I32 && tiles.word != Word::F32;
         let epilogue = self.narrowing(ty).filter(|_| !exact);
-        let integers = ty.dtype.is_int() && tiles.pairs.is_none();
-        let mut gemm = Gemm { batch, m, n, k, left, right, tiles, integers, epilogue, target: None };
+        let integers = ty.dtype.is_int() && tiles.word == Word::F32;
+        let mut gemm = Gemm { batch, m, n, k, left, right, tiles, plain, integers, epilogue, target: None };
         let order = self.target_order(index, ty);
         if let Some(order) = &order {
             let (view, batch, rows) = (in_order(ty, order), lhs_batch.len(), lhs_free.len());
@@ -147,33 +148,18 @@ impl Planner<'_> {
         (packed, Left::Packed(batch))
     }
 
-    /// Tiles over pairs of 16-bit numbers for a product with a constant right side, where the precision asked
-    /// for allows them: floats as bf16. Three such products in place of one (`High`) would be slower than f32.
-    fn pairs(&self, [lhs, rhs]: [&View; 2], left: &Left, batch: usize) -> Option<&'static Tiles> {
-        let packed = self.is_steady(rhs) && batch == 1 && matches!(left, Left::Strided(_));
-        let floats = lhs.dtype == DType::F32 && is_summed_in_f32(rhs.dtype);
-        let medium = self.options.matmul_precision.used(self.options.isa) == MatmulPrecision::Medium;
-        match (lhs.dtype, rhs.dtype) {
-            _ if !packed => None,
-            (DType::I32, DType::I32) => pair_tiles(self.options.isa, Pairs::I16),
-            _ if floats && medium => pair_tiles(self.options.isa, Pairs::Bf16),
-            _ => None,
-        }
-    }
-
     fn right(
         &mut self,
         view: View,
         matrix: Matrix,
         [batch, k, n]: [usize; 3],
-        tiles: &Tiles,
+        tiles: &'static Tiles,
     ) -> (View, Right) {
         if !self.is_steady(&view) || batch != 1 {
             return (view, Right::Strided(matrix));
         }
-        let (columns, pairs) = (tiles.columns, tiles.pairs);
-        let elements = n.next_multiple_of(columns) * tiles.steps(k);
-        let packing = Packing::Right { matrix, k, n, columns, pairs };
+        let elements = n.div_ceil(tiles.columns) * tiles.panel_words(k);
+        let packing = Packing::Right { matrix, k, n, tiles };
         (self.packed(packing, view, elements), Right::Packed)
     }
 

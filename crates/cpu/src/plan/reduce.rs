@@ -21,6 +21,21 @@ pub(super) fn is_small(window: &[u64]) -> bool {
     !window.is_empty() && elements.is_some_and(|elements| elements <= 1 << 16)
 }
 
+/// Fewer lines do not keep the threads busy, and longer ones do not stay in the cache.
+const LEAST_LINES: usize = 64;
+const LONGEST_LINE: usize = 64 << 10;
+
+/// Whether a reduction is over whole lines, of which there are many.
+fn is_in_lines(axes: &[usize], x: &View) -> bool {
+    let rank = x.sizes.len();
+    let mut sorted = axes.to_vec();
+    sorted.sort_unstable();
+    let length: usize = axes.iter().map(|&axis| x.sizes[axis]).product();
+    let last = sorted.iter().copied().eq(rank - axes.len()..rank) && !axes.is_empty();
+    let lines = x.num_elements().checked_div(length).unwrap_or(0);
+    last && lines >= LEAST_LINES && length <= LONGEST_LINE
+}
+
 impl Planner<'_> {
     /// From f32 to the result's type.
     fn narrowed(&mut self, view: View, dtype: DType) -> View {
@@ -47,13 +62,28 @@ impl Planner<'_> {
         self.narrowed(result, ty.dtype)
     }
 
-    pub(super) fn reduce(&mut self, func: ReduceFn, axes: &[usize], x: View, ty: &FlatType) -> View {
+    pub(super) fn reduce(
+        &mut self,
+        index: usize,
+        func: ReduceFn,
+        axes: &[usize],
+        x: View,
+        ty: &FlatType,
+    ) -> View {
         if axes == [2, 3]
             && let Some(pool) = self.whole_pool(func, &x)
         {
             return self.pool(pool, x, ty);
         }
         let x = self.widened(x);
+        if is_in_lines(axes, &x)
+            && let Some((program, inputs)) = self.take_elementwise(index, &x)
+        {
+            let length = axes.iter().map(|&axis| x.sizes[axis]).product();
+            let kind = Kind::Reduction(Reduction::Lines { length, program }, func);
+            let result = self.emit(kind, inputs, x.dtype, &ty.sizes);
+            return self.narrowed(result, ty.dtype);
+        }
         self.emit_reduction(axes_of(&x, axes), func, x, ty)
     }
 

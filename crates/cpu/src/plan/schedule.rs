@@ -13,6 +13,9 @@ use pando_base::{Arena, SideTable};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+/// Bytes that are not worth waiting for: what reads a large buffer is done with it the sooner.
+const TINY: usize = 1 << 10;
+
 /// Which steps run after which.
 pub(super) struct Before {
     after: Vec<Vec<usize>>,
@@ -148,12 +151,12 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Whether a step lets go of as much memory as it takes.
+    /// Whether a step lets go of as much memory as it takes, or takes next to none.
     fn is_cheap(&self, at: usize) -> bool {
         let step = &self.steps[at];
         let taken: usize = step.outputs.iter().map(|view| self.size(view.buffer)).sum();
         let freed = distinct_inputs(step).filter(|&buffer| self.readers[buffer] == 1);
-        taken <= freed.map(|buffer| self.size(buffer)).sum()
+        taken <= TINY || taken <= freed.map(|buffer| self.size(buffer)).sum()
     }
 
     /// Bytes of the arena.

@@ -20,6 +20,8 @@ pub struct Declared {
     pub steady: Vec<usize>,
     /// Parameters and the results that replace them.
     pub aliases: Vec<(usize, usize)>,
+    /// How often a loop's body runs, whose first parameter counts the iterations.
+    pub count: Option<u64>,
 }
 
 impl Declared {

@@ -80,7 +80,10 @@ fn repeat(count: u64, body: usize, carried: &[usize], step: &Step, run: &mut Run
     let counter = step.scratch.as_ref().expect("a repeat has room for its counter");
     let mut params = step.inputs.clone();
     for (&position, output) in carried.iter().zip(&step.outputs) {
-        copy(&step.inputs[position], output, run);
+        // The first parameter counts.
+        if !run.plan.children[body].overwritten.contains(&(1 + position)) {
+            copy(&step.inputs[position], output, run);
+        }
         params[position] = output.clone();
     }
     params.insert(0, counter.clone());
@@ -88,7 +91,7 @@ fn repeat(count: u64, body: usize, carried: &[usize], step: &Step, run: &mut Run
     for iteration in 0..count {
         // SAFETY: the scratch is this step's own; nothing runs beside it. The counter wraps as i32 does.
         unsafe { run.memory.bytes_mut(counter) }.copy_from_slice(&(iteration as i32).to_le_bytes());
-        run.run_child(body)?;
+        run.run_iteration(body, iteration)?;
     }
     Ok(())
 }

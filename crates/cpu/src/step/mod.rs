@@ -14,11 +14,12 @@ pub mod order;
 pub mod packing;
 pub mod program;
 pub mod reduce;
+pub mod row_gradients;
 pub mod rows;
 pub mod windows;
 
 use crate::exec::Run;
-use crate::view::View;
+use crate::view::{BufferId, View};
 use pando_base::Result;
 use std::sync::Arc;
 
@@ -51,6 +52,7 @@ pub enum Kind {
     Shuffle(conv::shuffle::Shuffle),
     IntegerDot(integers::IntegerDot),
     Rows(rows::Rows),
+    RowGradient(Box<row_gradients::RowGradient>),
     Reduction(reduce::Reduction, pando_base::ReduceFn),
     Order(order::Order),
     Depthwise(depthwise::Depthwise),
@@ -79,12 +81,25 @@ impl Step {
             Kind::Depthwise(depthwise) => depthwise::run(depthwise, self, run),
             Kind::IntegerDot(dot) => integers::run(dot, self, run),
             Kind::Rows(rows) => rows::run(rows, self, run),
+            Kind::RowGradient(gradient) => row_gradients::run(gradient, self, run),
             Kind::Reduction(reduction, func) => reduce::run(reduction, *func, self, run),
             Kind::Order(order) => order::run(order, self, run),
             Kind::Control(control) => return control::run(control, self, run),
             Kind::Fallback(fallback) => return fallback::run(fallback, self, run),
         }
         Ok(())
+    }
+
+    /// The operand that its first result may lie over, once nobody else needs it: it is read row by row.
+    pub fn operand_to_overwrite(&self) -> Option<BufferId> {
+        let operand = match &self.kind {
+            Kind::Rows(_) | Kind::RowGradient(_) => &self.inputs[0],
+            _ => return None,
+        };
+        let whole =
+            operand.is_dense() && operand.offset == 0 && operand.num_bytes() == self.outputs[0].num_bytes();
+        let once = self.inputs.iter().filter(|view| view.buffer == operand.buffer).count() == 1;
+        (whole && once).then_some(operand.buffer)
     }
 
     /// What a profile calls this kind of step.
@@ -108,6 +123,7 @@ impl Step {
             Kind::Depthwise(_) => "depthwise",
             Kind::IntegerDot(_) => "integer_dot",
             Kind::Rows(rows) => rows.name,
+            Kind::RowGradient(gradient) => gradient.name,
             Kind::Reduction(..) => "reduce",
             Kind::Order(order) => order.name(),
             Kind::Control(control::Control::Images { .. }) => "images",
@@ -163,6 +179,8 @@ impl Kind {
             Kind::Gemm(gemm) => gemm.target.is_none(),
             Kind::Attention(attention) => attention.mix.target.is_none(),
             Kind::Depthwise(_) => true,
+            // The epilogue overwrites the results.
+            Kind::RowGradient(gradient) => gradient.sums == 0 && output.size_bytes() == 4,
             _ => false,
         }
     }
@@ -173,6 +191,7 @@ impl Kind {
             Kind::Gemm(gemm) => &mut gemm.epilogue,
             Kind::Attention(attention) => &mut attention.mix.epilogue,
             Kind::Depthwise(depthwise) => &mut depthwise.epilogue,
+            Kind::RowGradient(gradient) => &mut gradient.epilogue,
             Kind::Conv(conv) => &mut conv.epilogue,
             Kind::Winograd(winograd) => &mut winograd.epilogue,
             _ => unreachable!("only steps that take epilogues are asked"),

@@ -6,13 +6,13 @@ use super::conv::pack::Weights;
 use super::gemm::{Matrix, Shared};
 use super::{Step, conv};
 use crate::exec::{Memory, Run};
-use crate::kernel::gemm::{Pairs, pack_a, pack_b, pack_pairs, split_rows};
+use crate::kernel::gemm::{Tiles, pack_a, pack_words, split_rows};
 use crate::pool::Pool;
 use crate::view::{Strides, View};
 
 pub enum Packing {
     Left { matrix: Matrix, batch: usize, m: usize, k: usize, rows: usize },
-    Right { matrix: Matrix, k: usize, n: usize, columns: usize, pairs: Option<Pairs> },
+    Right { matrix: Matrix, k: usize, n: usize, tiles: &'static Tiles },
     Conv(conv::pack::Packing),
     Winograd(conv::winograd::Packing),
 }
@@ -24,8 +24,10 @@ impl Packing {
             Packing::Conv(packing) => return (packing.key(), Strides::new()),
             Packing::Winograd(packing) => return (packing.key(), Strides::new()),
             Packing::Left { batch, m, k, rows, matrix } => ([0, *batch, *m, *k, *rows], matrix),
-            Packing::Right { k, n, columns, matrix, pairs } => {
-                ([1, *k, *n, *columns, pairs.map_or(0, |pairs| 1 + pairs as usize)], matrix)
+            Packing::Right { k, n, tiles, matrix } => {
+                let form = ((tiles.word as usize * 4 + tiles.parts) * 32 + tiles.granule) * 2
+                    + usize::from(tiles.half);
+                ([1, *k, *n, tiles.columns, form], matrix)
             }
         };
         let strides = matrix.batch_strides.iter().chain([&matrix.row, &matrix.column]);
@@ -67,21 +69,13 @@ pub unsafe fn pack(packing: &Packing, memory: Memory, view: &View, to: *mut f32,
                 unsafe { pack_a(source.at(begin, 0), split.height(tile), k, target) };
             });
         }
-        Packing::Right { ref matrix, k, n, columns, pairs } => {
-            pool.run(n.div_ceil(columns), &|panel| {
-                let first = panel * columns;
+        Packing::Right { ref matrix, k, n, tiles } => {
+            pool.run(n.div_ceil(tiles.columns), &|panel| {
+                let first = panel * tiles.columns;
                 let source = matrix.source(memory, view, 0);
-                let steps = if pairs.is_some() { k.div_ceil(2) } else { k };
-                let target = to.address().wrapping_add(first * steps);
-                let count = columns.min(n - first);
+                let target = to.address().wrapping_add(panel * tiles.panel_words(k));
                 // SAFETY: the panel lies in the operand; tasks write disjoint panels.
-                unsafe {
-                    let source = source.at(0, first);
-                    match pairs {
-                        Some(pairs) => pack_pairs(source, pairs, k, count, columns, target),
-                        None => pack_b(source, k, count, columns, target),
-                    }
-                }
+                unsafe { pack_words(source.at(0, first), tiles, k, tiles.columns.min(n - first), target) };
             });
         }
     }

@@ -4,15 +4,19 @@
 #![allow(unsafe_code)]
 
 use super::Step;
+use super::program::Program;
 use crate::exec::Run;
 use crate::kernel::elementwise::with_type;
 use crate::kernel::number::{Extreme, Reduced};
 use crate::view::{Sizes, Strides, View, collapse};
 use pando_base::{DType, ReduceFn};
+use smallvec::SmallVec;
 
 pub enum Reduction {
     /// Collapsed sizes and strides of the axes that stay and of those that go.
     Axes { kept: (Sizes, Strides), gone: (Sizes, Strides) },
+    /// Lines of so many elements, which a program makes.
+    Lines { length: usize, program: Program },
     /// Per dimension; the operand is dense.
     Window { window: Vec<usize>, strides: Vec<i64>, low: Vec<i64>, dilation: Vec<i64> },
     /// Along an axis of `length` elements `stride` apart; the operand is dense.
@@ -33,7 +37,7 @@ pub fn axes_of(view: &View, axes: &[usize]) -> Reduction {
 }
 
 pub fn run(reduction: &Reduction, func: ReduceFn, step: &Step, run: &mut Run) {
-    let dtype = step.inputs[0].dtype;
+    let dtype = step.outputs[0].dtype;
     if dtype.is_float() {
         return match func {
             ReduceFn::Sum => run_as::<f32, { ReduceFn::Sum as u8 }>(reduction, step, run),
@@ -57,6 +61,7 @@ pub fn run(reduction: &Reduction, func: ReduceFn, step: &Step, run: &mut Run) {
 fn run_as<T: Reduced, const F: u8>(reduction: &Reduction, step: &Step, run: &Run) {
     match reduction {
         Reduction::Axes { kept, gone } => axes::<T, F>(kept, gone, step, run),
+        Reduction::Lines { length, program } => lines::<T, F>(*length, program, step, run),
         Reduction::Window { window, strides, low, dilation } => {
             let windows = Windows { window, strides, low, dilation, from: &step.inputs[0].sizes };
             windows.run::<T, F>(step, run);
@@ -120,6 +125,30 @@ fn axes<T: Reduced, const F: u8>(kept: &(Sizes, Strides), gone: &(Sizes, Strides
                 }
             }
             at += n;
+        }
+    });
+}
+
+fn lines<T: Reduced, const F: u8>(length: usize, program: &Program, step: &Step, run: &Run) {
+    let output = &step.outputs[0];
+    let (memory, count) = (run.memory, output.num_elements());
+    let parts = parts(count, count * length, run);
+    let start = neutral::<T>(const { ReduceFn::ALL[F as usize] }, output.dtype);
+    run.pool.run(if count == 0 { 0 } else { parts }, &|part| {
+        let inputs: SmallVec<[*const u8; 8]> =
+            step.inputs.iter().map(|view| memory.address(view).cast_const()).collect();
+        let mut room = vec![0f32; length];
+        for at in part * count / parts..(part + 1) * count / parts {
+            let begin = at * length;
+            let first = room.as_mut_ptr().cast::<u8>().wrapping_sub(begin * size_of::<f32>());
+            let gone = (Sizes::from_slice(&[length]), Strides::from_slice(&[1]));
+            // SAFETY: the planner made the program for these inputs and a result of f32; each result is written by one
+            // task.
+            unsafe {
+                program.run(&inputs, first, begin, length);
+                let total = line::<T, F>(room.as_ptr().cast(), &gone, length, start);
+                *memory.address(output).cast::<T>().add(at) = T::narrow(total);
+            }
         }
     });
 }

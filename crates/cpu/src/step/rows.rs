@@ -1,5 +1,6 @@
 //! Recognised composites over rows: softmax and the norms, each row in one go. Inputs are dense: rows, then
-//! scale and bias where the composite has them.
+//! scale and bias where the composite has them. Results may
+//! lie where the rows do.
 
 #![allow(unsafe_code)]
 
@@ -29,16 +30,22 @@ pub fn run(rows: &Rows, step: &Step, run: &mut Run) {
         },
         None => &[],
     };
+    let overwrites = memory.address(input) == memory.address(output);
     run.pool.run(parts, &|part| {
         let (scale, bias) = (vector(1), vector(2));
+        let mut room = if overwrites { vec![0f32; rows.length] } else { Vec::new() };
         for row in part * count / parts..(part + 1) * count / parts {
             let at = row * rows.length;
             // SAFETY: each row is written by one task; the level is one the processor has.
             unsafe {
-                let x = std::slice::from_raw_parts(
+                let mut x = std::slice::from_raw_parts(
                     memory.address(input).cast::<f32>().wrapping_add(at),
                     rows.length,
                 );
+                if overwrites {
+                    room.copy_from_slice(x);
+                    x = &room;
+                }
                 let y = memory.address(output).cast::<f32>().wrapping_add(at);
                 (rows.kernel)(x, scale, bias, std::slice::from_raw_parts_mut(y, rows.length), rows.epsilon);
             }

@@ -1,7 +1,8 @@
 //! Builds modules one op at a time. On insertion an op is simplified where that changes no bit of the
 //! result (`simplify.rs`), computed at once if its operands are small constants, and shared with an equal
 //! op that stands already. Finishing a function drops what its results do not need.
-//! `helpers.rs` has a method per op, `composites.rs` softmax and its like, `batch_norm.rs` one with several results, `cone.rs` values before their
+//! `helpers.rs` has a method per op, `composites.rs` softmax and its like, `batch_norm.rs` one with several results,
+//! `recurrent.rs` LSTM and its like, `cone.rs` values before their
 //! function is finished, `rebuild.rs` runs a whole module through a builder, `order.rs` exchanges nodes,
 //! `standard.rs` recognises composites that were built elsewhere.
 
@@ -11,13 +12,17 @@ mod cone;
 mod helpers;
 mod order;
 mod rebuild;
+mod recurrent;
 mod simplify;
+mod sparse;
 mod standard;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use rebuild::Map;
 pub use rebuild::rebuild;
+pub use recurrent::{Cell, Layer};
+pub use sparse::{Buckets, Pattern, is_sparse_matmul};
 pub use standard::same_body;
 
 use crate::consts::{Const, ConstData};

@@ -130,6 +130,82 @@ fn composites_compute_their_formulas() {
     check(&rms, &|x| x / (mean_square + 1e-5).sqrt());
 }
 
+/// A matrix of 2 x 3 blocks of 2 x 2, half of them there, against the dense product; in any buckets.
+#[test]
+fn sparse_products_are_dense_ones() {
+    let places = vec![(0, 2), (1, 0), (1, 1)];
+    let pattern = Pattern { rows: 4, columns: 6, block: 2, places };
+    let values = Tensor::from_f64(DType::F32, [3, 2, 2], &(1..=12).map(f64::from).collect::<Vec<_>>());
+    let x: Vec<f64> = (0..12).map(|i| f64::from(i % 5) - 2.0).collect();
+    let mut dense = [0.0; 24];
+    for (number, &(row, column)) in pattern.places.iter().enumerate() {
+        for (i, j) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            dense[(row as usize * 2 + i) * 6 + column as usize * 2 + j] = (number * 4 + i * 2 + j + 1) as f64;
+        }
+    }
+    let product = |n: usize, m: usize| (0..6).map(|k| x[n * 6 + k] * dense[m * 6 + k]).sum::<f64>();
+    let expected: Vec<f64> = (0..8).map(|at| product(at / 4, at % 4)).collect();
+    let run = |build: &dyn Fn(&mut Builder, ValueId) -> Result<ValueId>| {
+        let mut b = Builder::new();
+        b.begin("main");
+        let param = b.param("x", f32s(&[2, 6]));
+        let y = build(&mut b, param).unwrap();
+        let main = b.end(&[y]);
+        let module = b.finish();
+        assert!(module.funcs.values().any(|func| is_sparse_matmul(&module, func)));
+        eval(&module, main, &[Tensor::from_f64(DType::F32, [2, 6], &x)]).unwrap()[0].to_f64()
+    };
+    let fixed = |b: &mut Builder, x: ValueId| {
+        let values = b.constant(values.clone());
+        b.sparse_matmul(x, values, &pattern)
+    };
+    assert_eq!(run(&fixed), expected);
+    for (rows, columns) in [(1, 1), (2, 1), (2, 3)] {
+        let buckets = pattern.buckets(rows, columns, Some(3)).unwrap();
+        let bucketed = |b: &mut Builder, x: ValueId| {
+            let args = [buckets.values(&values), buckets.rows.clone(), buckets.columns.clone()];
+            let [values, rows, columns] = args.map(|tensor| b.constant(tensor));
+            b.sparse_matmul_at(x, values, rows, columns, 4)
+        };
+        assert_eq!(run(&bucketed), expected);
+    }
+    let error = pattern.buckets(2, 1, Some(1)).unwrap_err();
+    assert!(error.message().contains("needs 2 slots and has 1"), "{error}");
+}
+
+/// An LSTM of one unit, two steps: by the formulas.
+#[test]
+fn an_lstm_computes_its_formulas() {
+    let mut b = Builder::new();
+    b.begin("main");
+    let x = b.param("x", f32s(&[2, 1, 1]));
+    let column = |b: &mut Builder, values: &[f64]| b.constant(Tensor::from_f64(DType::F32, [4, 1], values));
+    let bias = |b: &mut Builder, values: &[f64]| b.constant(Tensor::from_f64(DType::F32, [4], values));
+    let (w_input, w_state) =
+        (column(&mut b, &[0.5, -0.25, 1.0, 0.75]), column(&mut b, &[0.125, 0.5, -1.0, 0.25]));
+    let (b_input, b_state) = (bias(&mut b, &[0.0, 0.5, 0.25, 0.0]), bias(&mut b, &[0.25, 0.0, 0.0, 0.5]));
+    let state = b.splat(&f32s(&[1, 1]), 0.0).unwrap();
+    let order = Cell::Lstm.order();
+    let layer = Layer { x, w_input, w_state, b_input, b_state, states: vec![state, state], order };
+    let (stack, last) = b.recurrent(Cell::Lstm, &layer).unwrap();
+    let main = b.end(&[stack, last[0], last[1]]);
+    let results = eval(&b.finish(), main, &[Tensor::from_f64(DType::F32, [2, 1, 1], &[1.0, -0.5])]).unwrap();
+    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+    let (mut hidden, mut memory, mut states) = (0.0f64, 0.0f64, vec![]);
+    for x in [1.0, -0.5] {
+        let enter = sigmoid(0.5 * x + 0.125 * hidden + 0.25);
+        let forget = sigmoid(-0.25 * x + 0.5 * hidden + 0.5);
+        let new = (x - hidden + 0.25f64).tanh();
+        let leave = sigmoid(0.75 * x + 0.25 * hidden + 0.5);
+        memory = forget * memory + enter * new;
+        hidden = leave * memory.tanh();
+        states.push(hidden);
+    }
+    let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-6);
+    assert!(close(&results[0].to_f64(), &states) && close(&results[1].to_f64(), &[hidden]));
+    assert!(close(&results[2].to_f64(), &[memory]));
+}
+
 #[test]
 fn a_failed_composite_leaves_the_builder_whole() {
     let mut b = Builder::new();

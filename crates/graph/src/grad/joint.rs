@@ -18,6 +18,8 @@ pub(super) struct Joint {
     pub(super) seeds: Vec<ValueId>,
     /// Terms of the gradients of carried values that are added up after the loop.
     pub(super) later: Vec<(usize, Vec<Term>)>,
+    /// Carried values of whose gradient, a parameter, each iteration looks at its own row only.
+    pub(super) by_row: Vec<(usize, ValueId)>,
     /// The body's results.
     pub(super) outputs: Vec<ValueId>,
 }
@@ -53,7 +55,7 @@ impl Joint {
                 let carried: Vec<usize> = (0..active.len()).filter(|&position| given[position]).collect();
                 let seeds = func.params[func.params.len() - carried.len()..].to_vec();
                 let func = Func { results: gradients, ..func };
-                let joint = Joint { func, carried, seeds, later: vec![], outputs };
+                let joint = Joint { func, carried, seeds, later: vec![], by_row: vec![], outputs };
                 return Ok(joint.with_later_sums(count, b.module()));
             }
         }
@@ -108,6 +110,10 @@ impl Joint {
         for (index, position) in std::mem::take(&mut self.carried).into_iter().enumerate() {
             let (seed, mut result) = (self.seeds[index], self.func.results[index]);
             let body = Body { func: &self.func, count, module };
+            if body.clears_own_row(result, seed) {
+                self.by_row.push((position, seed));
+                continue;
+            }
             if let Some((terms, rest)) = body.split(result, seed)
                 && !terms.iter().flat_map(|term| &term.factors).any(|&factor| self.is_same(factor))
             {

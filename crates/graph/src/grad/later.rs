@@ -3,6 +3,7 @@
 //! work of all. Nor is a row that each iteration adds at its own place: all rows together are the sum.
 
 use crate::builder::Builder;
+use crate::consts::ConstData;
 use crate::module::{Func, Module, Node, ValueDef, ValueId};
 use crate::op::{Dot, Op};
 use pando_base::{BinaryFn, ReduceFn, Result};
@@ -47,6 +48,46 @@ impl Body<'_> {
         let operands = self.func.nodes.values().flat_map(|node| &node.operands);
         let uses = operands.chain(&self.func.results).filter(|&&value| value == start).count();
         (found && uses == 1 && !later.is_empty()).then_some((later, rest))
+    }
+
+    /// Whether `total` is `start` with the iteration's own row made zero, and whatever else looks at `start` looks at that
+    /// row: then no iteration sees what another one has done, and all rows are zero in the end.
+    pub(super) fn clears_own_row(&self, total: ValueId, start: ValueId) -> bool {
+        let Some(Node { op: Op::Scatter { axis: 0, combine: None }, operands, .. }) = self.node(total) else {
+            return false;
+        };
+        let (place, update) = (self.before_reshape(operands[1]), operands[2]);
+        let own = place == self.func.params[0] || self.counts_down(place);
+        let whole = self.func.ty(start).dims.first() == Some(&self.count.into());
+        let may_see = |node: &Node| {
+            let reads_row = matches!(node.op, Op::Gather { axis: 0 })
+                && node.operands[0] == start
+                && self.before_reshape(node.operands[1]) == place;
+            let clears = node.results.contains(&total);
+            reads_row || clears || !node.operands.iter().any(|&value| value == start || value == total)
+        };
+        let returned = |value: ValueId| self.func.results.iter().filter(|&&other| other == value).count();
+        operands[0] == start
+            && own
+            && whole
+            && self.is_zero(update)
+            && returned(start) == 0
+            && returned(total) == 1
+            && self.func.nodes.values().all(may_see)
+    }
+
+    fn is_zero(&self, value: ValueId) -> bool {
+        match self.node(value) {
+            Some(Node { op: Op::Constant(id), .. }) => {
+                matches!(self.module.consts[*id].data, ConstData::Splat(x) if x == 0.0)
+                    || self.module.consts[*id].shape.num_elements() == 1
+                        && self.module.consts[*id].materialize().get_f64(0) == 0.0
+            }
+            Some(Node { op: Op::Broadcast { .. } | Op::Reshape { .. }, operands, .. }) => {
+                self.is_zero(operands[0])
+            }
+            _ => false,
+        }
     }
 
     fn node(&self, value: ValueId) -> Option<&Node> {

@@ -93,6 +93,10 @@ impl Loops {
             let zeros = b.splat_like(at.operand(position), 0.0)?;
             operands.push(at.results[position].unwrap_or(zeros));
         }
+        for &(position, _) in &joint.by_row {
+            let zeros = b.splat_like(at.operand(position), 0.0)?;
+            operands.push(at.results[position].unwrap_or(zeros));
+        }
         operands.extend(kept.same.iter().map(|&position| at.operand(position)));
         let read = kept.stacked.iter().zip(stacks).filter(|(value, _)| kept.read.contains(value));
         operands.extend(read.map(|(_, &stack)| stack));
@@ -114,7 +118,7 @@ impl Loops {
         Ok((gradients, results[results.len() - kept.written.len()..].to_vec()))
     }
 
-    /// Carries gradients, then what stays the same, then the stacks it reads, then those it writes.
+    /// Carries gradients, then those that are read by row, then what stays the same, then the stacks it reads, then those it writes.
     fn append_backward_body(&self, b: &mut Builder) -> Result<Vec<ValueId>> {
         let (joint, kept) = (&self.joint, &self.kept);
         let mut map: Map = SideTable::with_default(None);
@@ -123,6 +127,9 @@ impl Loops {
             self.param(b, &mut map, seed);
         }
         let mut unchanged = Vec::new();
+        for &(_, seed) in &joint.by_row {
+            unchanged.push(self.param(b, &mut map, seed));
+        }
         for &position in &kept.same {
             unchanged.push(self.param(b, &mut map, joint.func.params[1 + position]));
         }

@@ -3,9 +3,9 @@
 
 use super::{Emitter, Scope};
 use crate::plan::{Plan, everywhere};
-use pando_base::{BinaryFn, DType, Shape};
+use pando_base::{DType, Shape};
 use pando_graph::{FuncId, Node, Op, ValueId};
-use pando_tile::{Flags, Grid, Init, Kernel, Layout, Region, Role, Step, VarId};
+use pando_tile::{Flags, Grid, Kernel, Layout, Region, Step, VarId};
 
 /// A carried value of a loop.
 struct Carried {
@@ -42,12 +42,12 @@ impl<'a> Emitter<'a> {
             }
             return;
         }
-        let carried = self.carried(node, body, 1);
+        let carried = self.carried(node, body, 1, plan);
         let label = self.label(node);
         let counter = self.counter(node);
         self.flush(&label);
         let args: Vec<VarId> = std::iter::once(counter).chain(carried.iter().map(|c| c.var)).collect();
-        let body = self.steps_of(body, plan, &args, |emitter, results| {
+        let body = self.loop_body(body, plan, &args, |emitter, results| {
             emitter.carry_over(&carried, results, &label);
             emitter.count_up(counter, &label);
         });
@@ -58,7 +58,7 @@ impl<'a> Emitter<'a> {
     /// How often it runs depends on data; one iteration is counted.
     pub(super) fn while_loop(&mut self, node: &Node, plans: &'a [Plan]) {
         let &Op::While { cond, body } = &node.op else { unreachable!("only called for these") };
-        let carried = self.carried(node, body, 0);
+        let carried = self.carried(node, body, 0, &plans[1]);
         let label = self.label(node);
         self.flush(&label);
         let args: Vec<VarId> = carried.iter().map(|c| c.var).collect();
@@ -82,8 +82,33 @@ impl<'a> Emitter<'a> {
         args: &[VarId],
         finish: impl FnOnce(&mut Self, &[ValueId]),
     ) -> Vec<Step> {
+        let scope = Scope::new(&self.module.funcs[func], plan, false);
+        self.steps_in(scope, args, finish)
+    }
+
+    /// As [`Emitter::steps_of`], of a repeat's body: parameters after the counter become the results.
+    fn loop_body(
+        &mut self,
+        func: FuncId,
+        plan: &'a Plan,
+        args: &[VarId],
+        finish: impl FnOnce(&mut Self, &[ValueId]),
+    ) -> Vec<Step> {
         let func = &self.module.funcs[func];
-        let outer = std::mem::replace(&mut self.scope, Scope::new(func, plan, false));
+        let mut scope = Scope::new(func, plan, false);
+        let pairs = func.params[1..].iter().zip(&func.results).filter(|(param, result)| param != result);
+        pairs.for_each(|(&param, &result)| scope.becomes[param] = Some(result));
+        self.steps_in(scope, args, finish)
+    }
+
+    fn steps_in(
+        &mut self,
+        scope: Scope<'a>,
+        args: &[VarId],
+        finish: impl FnOnce(&mut Self, &[ValueId]),
+    ) -> Vec<Step> {
+        let func = scope.func;
+        let outer = std::mem::replace(&mut self.scope, scope);
         let before = std::mem::take(&mut self.program.body);
         for (&param, &arg) in func.params.iter().zip(args) {
             self.scope.homes[param] = Some(arg);
@@ -96,23 +121,29 @@ impl<'a> Emitter<'a> {
 
     /// A copy of a bool on every tile of the program.
     fn everywhere(&mut self, value: ValueId) -> VarId {
-        let grid = Grid::packed(0, &[self.program.tiles]);
-        let all = Layout { grid, region: Region::new() };
-        let layout = everywhere(&all, &self.shape(value));
+        let layout = everywhere(&self.all_tiles(), &self.shape(value));
         self.fetch(value, &layout)
     }
 
+    /// One element on every tile of the program.
+    fn all_tiles(&self) -> Layout {
+        Layout { grid: Grid::packed(0, &[self.working_tiles()]), region: Region::new() }
+    }
+
     /// Variables of a loop's carried values, which begin as the operands. `skip` parameters come before them.
-    fn carried(&mut self, node: &Node, body: FuncId, skip: usize) -> Vec<Carried> {
+    fn carried(&mut self, node: &Node, body: FuncId, skip: usize, body_plan: &Plan) -> Vec<Carried> {
         let body = &self.module.funcs[body];
         let values = node.operands.iter().zip(&node.results).enumerate();
         let mut carried = Vec::new();
         for (index, (&operand, &result)) in values {
-            let home = self.home(operand);
             if body.results[index] == body.params[skip + index] {
-                carried.push(Carried { var: home, changes: false });
+                // Once, where the body uses it.
+                let layout =
+                    body_plan.layouts[body.params[skip + index]].clone().expect("every value is planned");
+                carried.push(Carried { var: self.fetch(operand, &layout), changes: false });
                 continue;
             }
+            let home = self.home(operand);
             let name = self.base_name(result);
             let (dtype, shape, layout) = (self.dtype(result), self.shape(result), self.layout(result));
             let var = self.temp(&name, dtype, shape, &layout);
@@ -130,6 +161,7 @@ impl<'a> Emitter<'a> {
             .zip(results)
             .filter(|(carried, _)| carried.changes)
             .map(|(carried, &result)| (self.home(result), carried.var))
+            .filter(|(from, to)| from != to)
             .collect();
         let mut moves = Vec::new();
         for &(from, to) in &changing {
@@ -155,10 +187,10 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// The number of the iteration, on one tile, from 0.
+    /// The number of the iteration, from 0; every tile counts for itself.
     fn counter(&mut self, node: &Node) -> VarId {
         let name = format!("{}.iteration", self.base_name(node.results[0]));
-        let layout = Layout::on_tile(0, &[]);
+        let layout = self.all_tiles();
         let var = self.temp(&name, DType::I32, Shape::scalar(), &layout);
         let label = self.label(node);
         self.compute(&label, Kernel::Fill { value: 0.0 }, &layout.grid, vec![(var, Region::new())]);
@@ -166,10 +198,7 @@ impl<'a> Emitter<'a> {
     }
 
     fn count_up(&mut self, counter: VarId, label: &str) {
-        let layout = Layout::on_tile(0, &[]);
-        let role = Role::Constant(Init::Splat(1.0));
-        let one = self.push_var("one", DType::I32, Shape::scalar(), &layout, role);
-        let operands = [counter, one, counter].map(|var| (var, Region::new())).to_vec();
-        self.compute(label, Kernel::Binary(BinaryFn::Add), &layout.grid, operands);
+        let operands = [counter, counter].map(|var| (var, Region::new())).to_vec();
+        self.compute(label, Kernel::Count, &self.all_tiles().grid, operands);
     }
 }

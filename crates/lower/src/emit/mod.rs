@@ -5,6 +5,7 @@ mod contract;
 mod control;
 mod elementwise;
 mod host;
+mod in_place;
 mod lookup;
 mod movement;
 mod reduce;
@@ -12,6 +13,7 @@ mod scan;
 mod scatter;
 mod sort;
 mod source;
+mod sparse;
 mod state;
 mod window;
 
@@ -86,14 +88,34 @@ struct Scope<'a> {
     is_main: bool,
     /// Where each value is stored.
     homes: SideTable<ValueId, Option<VarId>>,
-    /// Copies of values in other layouts.
-    fetched: FxHashMap<(ValueId, Layout), VarId>,
+    /// Copies of values in other layouts, and which node used them last.
+    fetched: FxHashMap<(ValueId, Layout), (VarId, NodeId)>,
+    node: NodeId,
+    /// For parameters that a loop changes, the result that they become.
+    becomes: SideTable<ValueId, Option<ValueId>>,
 }
 
 impl<'a> Scope<'a> {
     fn new(func: &'a Func, plan: &'a Plan, is_main: bool) -> Self {
-        Scope { func, plan, is_main, homes: SideTable::default(), fetched: FxHashMap::default() }
+        Scope {
+            func,
+            plan,
+            is_main,
+            homes: SideTable::default(),
+            fetched: FxHashMap::default(),
+            node: pando_base::Id::from_index(0),
+            becomes: SideTable::default(),
+        }
     }
+}
+
+/// Whether a copy is kept for another use: a large one is made again rather than kept through a whole pass, as a
+/// forward pass's copies would be for the backward pass.
+///
+/// Assumption: 64 nodes are as many as a block of layers has.
+fn is_worth_keeping(copy: &Var, last: NodeId, now: NodeId) -> bool {
+    use pando_base::Id;
+    now.index() - last.index() <= 64 || copy.max_tile_bytes() <= 1024
 }
 
 impl Emitter<'_> {
@@ -101,6 +123,7 @@ impl Emitter<'_> {
         let func = self.scope.func;
         let mut state = state::Settling::new(func, self.scope.plan, &self.options.state, self.scope.is_main);
         for (id, node) in func.nodes.iter() {
+            self.scope.node = id;
             self.node(id, node);
             for (param, value) in state.ready(id) {
                 self.settle(param, value);
@@ -113,11 +136,14 @@ impl Emitter<'_> {
         let method = plan.methods[id].as_ref().expect("every node is planned");
         match (&node.op, method) {
             // Stored when first used, or computed where it is.
-            (Op::Constant(_), _) | (_, Method::Fused) => {}
+            (Op::Constant(_), _) | (_, Method::Fused | Method::Kept | Method::View) => {}
             (Op::Dot(_), Method::Matmul(plan)) => self.matmul(node, plan),
             (Op::Conv(_), Method::Conv(plan)) => self.conv(node, plan),
             (Op::Gather { .. }, Method::Gather(plan)) => self.gather(node, plan),
             (Op::Scatter { .. }, Method::Scatter(plan)) => self.scatter(node, plan),
+            (Op::Gather { axis }, Method::Direct) => self.row(*axis, node),
+            (Op::Scatter { axis, .. }, Method::Direct) => self.replaced_row(*axis, node),
+            (Op::Call(_), Method::Sparse(plan)) => self.sparse_matmul(node, plan),
             (Op::Sort(sort), Method::Sort(plan)) => self.sort(sort, node, plan),
             (Op::If { .. }, Method::Control(plans)) => self.branch(node, plans),
             (Op::Repeat { count, body }, Method::Control(plans)) => {
@@ -189,7 +215,11 @@ impl Emitter<'_> {
     }
 
     fn result_of(&mut self, node: &Node, index: usize) -> VarId {
-        let value = node.results[index];
+        self.stored(node.results[index])
+    }
+
+    /// Storage for a value, in its planned layout.
+    fn stored(&mut self, value: ValueId) -> VarId {
         let is_output = self.scope.is_main && self.leaves_directly(value);
         let role = if is_output { Role::Output } else { Role::Temp };
         let var = self.push_var(
@@ -238,8 +268,12 @@ impl Emitter<'_> {
         if holds(&self.program.vars[home].home, &wanted, &shape) {
             return home;
         }
-        if let Some(&var) = self.scope.fetched.get(&(value, wanted.clone())) {
-            return var;
+        let node = self.scope.node;
+        if let Some((var, last)) = self.scope.fetched.get_mut(&(value, wanted.clone()))
+            && is_worth_keeping(&self.program.vars[*var], *last, node)
+        {
+            *last = node;
+            return *var;
         }
         let name = format!("{}.at", self.base_name(value));
         let var = self.temp(&name, self.dtype(value), shape.clone(), &wanted);
@@ -248,7 +282,7 @@ impl Emitter<'_> {
             dsts: SmallVec::from_slice(&[var]),
             map: CopyMap::identity(&shape),
         });
-        self.scope.fetched.insert((value, wanted), var);
+        self.scope.fetched.insert((value, wanted), (var, node));
         var
     }
 

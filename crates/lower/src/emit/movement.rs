@@ -2,6 +2,7 @@
 
 use super::Emitter;
 use crate::layouts::{flat, project, without_copies};
+use crate::plan::reshaped;
 use crate::prepare::constant_scalar;
 use pando_graph::{Node, Pad, Slice, ValueId};
 use pando_tile::message::is_flat;
@@ -89,6 +90,14 @@ impl Emitter<'_> {
         let operand = node.operands[0];
         let shape = self.shape(operand);
         let home = self.home(operand);
+        let layout = self.layout(node.results[0]);
+        let source = reshaped(&layout, &self.shape(node.results[0]), &shape);
+        if let Some(source) = source.filter(|source| !is_flat(source, &shape)) {
+            let src = self.fetch(operand, &source);
+            let out = self.result(node);
+            let operands = vec![(src, source.region.clone()), (out, layout.region.clone())];
+            return self.compute(&self.label(node), Kernel::Copy, &layout.grid, operands);
+        }
         let src = if is_flat(&self.program.vars[home].home, &shape) {
             home
         } else {

@@ -3,7 +3,7 @@
 
 use super::Emitter;
 use crate::layouts::{balanced, without_copies};
-use crate::plan::{stages_for, total_dtype};
+use crate::plan::{stages_for_axes, total_dtype};
 use pando_base::{DType, ReduceFn, Shape};
 use pando_graph::Node;
 use pando_tile::{Axis, Copy, CopyMap, Grid, Kernel, Layout, Part, Region, Span, VarId};
@@ -55,8 +55,8 @@ impl Emitter<'_> {
             &source.grid,
             vec![(src, source.region.clone()), (partial, partial_region)],
         );
-        let most = axes.iter().map(|&axis| parts(axis)).max().unwrap_or(1);
-        self.combine(partial, axes, func, &stages_for(most), node);
+        let split: Vec<u64> = axes.iter().map(|&axis| parts(axis)).collect();
+        self.combine(partial, axes, func, &stages_for_axes(&split), node);
     }
 
     /// Combines partial results over `axes` into the node's result.

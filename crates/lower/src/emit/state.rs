@@ -18,11 +18,12 @@ impl Settling {
     pub fn new(func: &Func, plan: &Plan, state: &[(usize, usize)], is_main: bool) -> Self {
         let mut ready: BTreeMap<NodeId, Vec<(ValueId, ValueId)>> = BTreeMap::new();
         let last_reads = last_reads(func, plan);
+        let vertices = vertices(func, plan);
         for &(param, result) in state.iter().filter(|_| is_main) {
             let (old, new) = (func.params[param], func.results[result]);
             let last = last_reads[old];
             let made = match func.values[new].def {
-                ValueDef::Node(node, _) => Some(node),
+                ValueDef::Node(node, _) => Some(vertices[node].unwrap_or(node)),
                 ValueDef::Param(_) => None,
             };
             // What stays as it is needs no copy; what becomes another parameter waits for that one's readers, too.
@@ -43,7 +44,7 @@ fn last_reads(func: &Func, plan: &Plan) -> SideTable<ValueId, Option<NodeId>> {
     let mut last: SideTable<ValueId, Option<NodeId>> = SideTable::default();
     let nodes: Vec<(NodeId, &Node)> = func.nodes.iter().collect();
     for (id, node) in nodes.into_iter().rev() {
-        let fused = matches!(plan.methods[id], Some(Method::Fused));
+        let fused = matches!(plan.methods[id], Some(Method::Fused | Method::Kept | Method::View));
         let users = node.results.iter().filter_map(|&value| last[value]).max();
         let read = if fused { users.unwrap_or(id) } else { id };
         for &operand in &node.operands {
@@ -51,6 +52,20 @@ fn last_reads(func: &Func, plan: &Plan) -> SideTable<ValueId, Option<NodeId>> {
         }
     }
     last
+}
+
+/// For nodes that are computed in another node's vertex, that node: the end of the chain of first users.
+fn vertices(func: &Func, plan: &Plan) -> SideTable<NodeId, Option<NodeId>> {
+    let mut first: SideTable<ValueId, Option<NodeId>> = SideTable::default();
+    let mut vertices: SideTable<NodeId, Option<NodeId>> = SideTable::default();
+    let nodes: Vec<(NodeId, &Node)> = func.nodes.iter().collect();
+    for (id, node) in nodes.into_iter().rev() {
+        if matches!(plan.methods[id], Some(Method::Fused | Method::Kept)) {
+            vertices[id] = first[node.results[0]].map(|user| vertices[user].unwrap_or(user));
+        }
+        node.operands.iter().for_each(|&operand| first[operand] = Some(id));
+    }
+    vertices
 }
 
 impl Emitter<'_> {

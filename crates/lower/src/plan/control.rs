@@ -1,12 +1,15 @@
 //! Branches and loops: the functions that they run are planned as if they stood alone, with operands where
 //! they lie. Constants and inputs that nothing used before lie as the function wants them.
 
-use super::{Method, Plan, Planner, first_users};
+use super::family::Families;
+use super::fuse::all_users;
+use super::{Method, Plan, Planner};
 use crate::layouts::without_copies;
-use pando_graph::{FuncId, Node, ValueId};
-use pando_tile::Layout;
+use pando_base::IdSet;
+use pando_graph::{FuncId, Node, ValueDef, ValueId};
+use pando_tile::{Grid, Layout, Region};
 
-impl Planner<'_> {
+impl<'a> Planner<'a> {
     /// Results lie as the first side leaves them.
     pub(super) fn branch(&mut self, then_func: FuncId, else_func: FuncId, node: &Node) -> Method {
         self.settled(node.operands[0]);
@@ -18,12 +21,53 @@ impl Planner<'_> {
         Method::Control(vec![then_plan, else_plan])
     }
 
-    /// Carried values lie where they came in. Before them the body takes the number of the iteration.
+    /// At first every value of the body lies as the body likes it best. Then carried values lie as an iteration
+    /// leaves them, so that they stay where they are from one to the next; what no iteration changes is kept where
+    /// the body uses it. Before the carried values the body takes the number of the iteration.
     pub(super) fn repeat(&mut self, body: FuncId, node: &Node) -> Method {
-        let plan = self.inner(body, 1, &node.operands);
-        let params = self.module.funcs[body].params[1..].to_vec();
+        let target = &self.module.funcs[body];
+        let (params, results) = (target.params[1..].to_vec(), target.results.clone());
+        let stays = |at: usize| params[at] == results[at];
+        let steady: Vec<ValueId> = (0..params.len()).filter(|&at| stays(at)).map(|at| params[at]).collect();
+        let first = self.body_plan(body, &steady, &[]);
+        let changing = (0..params.len()).filter(|&at| !stays(at));
+        let left = |at: usize| first.layouts[results[at]].clone().expect("every value is planned");
+        let lie: Vec<(ValueId, Layout)> = changing.map(|at| (params[at], left(at))).collect();
+        let plan = self.body_plan(body, &steady, &lie);
+        for (at, &operand) in node.operands.iter().enumerate() {
+            let wanted = plan.layouts[params[at]].clone().expect("every value is planned");
+            self.want_for_loop(operand, &wanted, stays(at));
+        }
         self.keep(node, &params, &plan);
         Method::Control(vec![plan])
+    }
+
+    /// The plan of a loop's body with these layouts of some of its parameters.
+    fn body_plan(&mut self, body: FuncId, steady: &[ValueId], lie: &[(ValueId, Layout)]) -> Plan {
+        let target = &self.module.funcs[body];
+        let mut planner = self.planner_of(body);
+        planner.steady = steady.iter().copied().collect();
+        planner.plan.layouts[target.params[0]] = Some(planner.on_all_tiles());
+        for (param, layout) in lie {
+            planner.plan.layouts[*param] = Some(without_copies(layout, &planner.shape(*param)));
+        }
+        planner.nodes();
+        (self.balanced, self.matmuls, self.convs) = (planner.balanced, planner.matmuls, planner.convs);
+        planner.plan
+    }
+
+    /// A copy of one element on every tile.
+    fn on_all_tiles(&self) -> Layout {
+        Layout { grid: Grid::packed(0, &[self.tiles()]), region: Region::new() }
+    }
+
+    /// A constant that a loop keeps is stored where the loop uses it, copies and all.
+    fn want_for_loop(&mut self, operand: ValueId, wanted: &Layout, stays: bool) {
+        let is_constant = matches!(self.func.values[operand].def, ValueDef::Node(..));
+        if stays && is_constant && self.is_open(operand) {
+            self.plan.layouts[operand] = Some(wanted.clone());
+        }
+        self.want(operand, wanted);
     }
 
     pub(super) fn while_loop(&mut self, cond: FuncId, body: FuncId, node: &Node) -> Method {
@@ -35,19 +79,28 @@ impl Planner<'_> {
         Method::Control(vec![cond_plan, body_plan])
     }
 
-    /// The plan of a function whose parameters, after `skip` others, are the operands.
-    fn inner(&mut self, func: FuncId, skip: usize, operands: &[ValueId]) -> Plan {
+    fn planner_of(&mut self, func: FuncId) -> Planner<'a> {
         let target = &self.module.funcs[func];
-        let mut planner = Planner {
+        Planner {
             module: self.module,
             func: target,
             machine: self.machine,
             options: self.options,
             plan: Plan::default(),
-            users: first_users(target),
+            users: all_users(target),
+            steady: IdSet::default(),
             balanced: std::mem::take(&mut self.balanced),
             matmuls: std::mem::take(&mut self.matmuls),
-        };
+            convs: std::mem::take(&mut self.convs),
+            families: Families::default(),
+            preplanned: Default::default(),
+        }
+    }
+
+    /// The plan of a function whose parameters, after `skip` others, are the operands.
+    fn inner(&mut self, func: FuncId, skip: usize, operands: &[ValueId]) -> Plan {
+        let target = &self.module.funcs[func];
+        let mut planner = self.planner_of(func);
         let params = || target.params[skip..].iter().zip(operands);
         for (&param, &operand) in params() {
             let layout = self.plan.layouts[operand].as_ref();
@@ -55,7 +108,7 @@ impl Planner<'_> {
         }
         planner.nodes();
         let plan = planner.plan;
-        (self.balanced, self.matmuls) = (planner.balanced, planner.matmuls);
+        (self.balanced, self.matmuls, self.convs) = (planner.balanced, planner.matmuls, planner.convs);
         for (&param, &operand) in params() {
             let wanted: Layout = plan.layouts[param].clone().expect("every value is planned");
             self.want(operand, &wanted);

@@ -84,6 +84,9 @@ fn uneven_bytes(block: OperandType, table: &Shape, chip: &Chip) -> u64 {
 
 impl Planner<'_> {
     pub(super) fn gather(&mut self, axis: usize, node: &Node) -> Method {
+        if let Some(method) = self.row(axis, node) {
+            return method;
+        }
         let (data, indices, out) = (node.operands[0], node.operands[1], node.results[0]);
         let (data_shape, index_shape) = (self.shape(data), self.shape(indices));
         let plan = self.search_gather(

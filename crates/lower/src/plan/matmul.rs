@@ -7,12 +7,12 @@
 //! search tries every split that changes the largest block, at a cost that follows the sizes of the
 //! product, not the number of tiles.
 
-use super::search::{Found, Search};
+use super::search::{Branch, Found, Least, Search, Splits};
 use super::{Planner, matrix_rate, receive_cycles, stages_for, superstep_cycles, vertex_cycles};
-use crate::layouts::normalize;
+use crate::layouts::part_counts;
 use crate::plan::Method;
 use pando_base::{DType, Shape};
-use pando_graph::{Dot, Node, ValueDef, ValueId};
+use pando_graph::{Dot, Node, NodeId, ValueId};
 use pando_machine::{Chip, Machine};
 use pando_tile::{Grid, Kernel, Layout, OperandType, Part, Region, Span};
 use smallvec::SmallVec;
@@ -123,7 +123,8 @@ impl Problem<'_> {
         ]
     }
 
-    fn sizes(&self, split: &[Option<usize>; 4]) -> [u64; 4] {
+    fn split_sizes(&self) -> [u64; 4] {
+        let split = self.split();
         [
             split[INNER].map_or(1, |pair| self.lhs[self.dims.contract[pair].0]),
             split[BATCH].map_or(1, |pair| self.lhs[self.dims.batch[pair].0]),
@@ -132,34 +133,22 @@ impl Problem<'_> {
         ]
     }
 
-    /// Units of the inner dimension and the columns that the matrix unit takes at once; rows and batch
-    /// are free.
-    fn grains(&self) -> [u64; 4] {
-        let rate = matrix_rate(&self.machine.chip, self.input);
-        [rate.map_or(1, |rate| rate.weights_per_unit), 1, 1, rate.map_or(1, |rate| rate.conv_units)]
-    }
-
     /// The cheapest split within the memory bound. If none fits, the one with the least temporary memory,
     /// as PopLibs' planner does in the end (poplar.md section 3.4, objectives).
     pub fn solve(&self) -> MatmulPlan {
-        let split = self.split();
-        let sizes = self.sizes(&split);
-        let mut grains = self.grains();
-        (0..4).for_each(|axis| grains[axis] = grains[axis].min(sizes[axis]));
-        let Found { parts, cost, .. } = Search::new(self, sizes, grains).best();
+        let Found { parts, cost, .. } = Search::new(self).best();
         MatmulPlan {
             dims: self.dims.clone(),
             parts,
-            split,
-            grains,
+            split: self.split(),
+            grains: self.grains(),
             partials: self.partials,
             stages: if parts[INNER] > 1 { stages_for(parts[INNER]) } else { Vec::new() },
             cost,
         }
     }
 
-    /// Sizes of the whole product: inner, batch, rows, columns.
-    pub(super) fn whole(&self) -> [u64; 4] {
+    fn whole_sizes(&self) -> [u64; 4] {
         let product = |dims: &mut dyn Iterator<Item = u64>| dims.product::<u64>();
         [
             product(&mut self.dims.contract.iter().map(|&(dim, _)| self.lhs[dim])),
@@ -170,7 +159,7 @@ impl Problem<'_> {
     }
 
     /// What the busiest tile receives before it multiplies.
-    pub(super) fn arrival(&self, parts: &[u64; 4], [inner, batch, rows, columns]: [u64; 4]) -> Arrival {
+    fn arrival(&self, parts: &[u64; 4], [inner, batch, rows, columns]: [u64; 4]) -> Arrival {
         let element_bytes = self.input.size_bytes();
         let lhs_bytes = batch * rows * inner * element_bytes;
         let rhs_stays = self.rhs_is_free && parts[ROWS] == 1;
@@ -183,7 +172,7 @@ impl Problem<'_> {
     }
 
     /// The cost of a split whose busiest tile multiplies blocks of these sizes.
-    pub(super) fn cost(&self, parts: &[u64; 4], product: [u64; 4]) -> Cost {
+    fn split_cost(&self, parts: &[u64; 4], product: [u64; 4]) -> Cost {
         let [_, batch, rows, columns] = product;
         let partial_bytes = self.partials.size_bytes();
         let out_elements = batch * rows * columns;
@@ -215,10 +204,86 @@ impl Problem<'_> {
     }
 }
 
-pub(super) struct Arrival {
-    pub bytes: u64,
-    pub lhs_cycles: u64,
-    pub rhs_cycles: u64,
+impl Splits<4> for Problem<'_> {
+    /// Whether the rows are split decides whether the right side must move, the inner parts how many partial sums
+    /// there are to add.
+    const ORDER: [usize; 4] = [ROWS, INNER, COLUMNS, BATCH];
+    const PREFERRED: [usize; 4] = [COLUMNS, ROWS, INNER, BATCH];
+
+    fn tiles(&self) -> u64 {
+        self.machine.chip.tiles.into()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+
+    /// Inner, batch, rows, columns.
+    fn whole(&self) -> [u64; 4] {
+        self.whole_sizes()
+    }
+
+    fn sizes(&self) -> [u64; 4] {
+        self.split_sizes()
+    }
+
+    /// Units of the inner dimension and the columns that the matrix unit takes at once; rows and batch
+    /// are free.
+    fn grains(&self) -> [u64; 4] {
+        let rate = matrix_rate(&self.machine.chip, self.input);
+        let grains =
+            [rate.map_or(1, |rate| rate.weights_per_unit), 1, 1, rate.map_or(1, |rate| rate.conv_units)];
+        let sizes = self.split_sizes();
+        let mut grains: [u64; 4] = std::array::from_fn(|axis| grains[axis].min(sizes[axis]));
+        // Other columns on the same tiles fill the unit, too.
+        let others = self.whole_sizes()[COLUMNS] / sizes[COLUMNS];
+        if others > 1 {
+            grains[COLUMNS] = 1 << (grains[COLUMNS] / others).max(1).ilog2();
+        }
+        grains
+    }
+
+    fn counts(&self, axis: usize) -> Vec<u64> {
+        part_counts(self.sizes()[axis].div_ceil(self.grains()[axis]), self.tiles())
+    }
+
+    fn cost(&self, parts: &[u64; 4], block: [u64; 4]) -> Option<Cost> {
+        Some(self.split_cost(parts, block))
+    }
+
+    /// Operands arrive and are multiplied at full rate, blocks are as small as the tiles allow, partial sums arrive
+    /// but cost nothing to add.
+    fn least(&self, branch: &Branch<4>) -> Least {
+        let machine = self.machine;
+        let (element_bytes, partial_bytes) = (self.input.size_bytes(), self.partials.size_bytes());
+        let rate =
+            matrix_rate(&machine.chip, self.input).map_or(1, |rate| rate.macs_per_cycle() as u64).max(1);
+        // Whatever is undecided spares what it can: a bus of two, a right side that stays.
+        let paired = branch.is_open(COLUMNS) || branch.parts[COLUMNS].is_multiple_of(2);
+        let rhs_stays = self.rhs_is_free && (branch.is_open(ROWS) || branch.parts[ROWS] == 1);
+        let bytes = |axes: &[usize], each: u64| branch.volume(axes).saturating_mul(each);
+        let lhs_bytes = bytes(&[INNER, BATCH, ROWS], element_bytes);
+        let rhs_bytes = if rhs_stays { 0 } else { bytes(&[INNER, BATCH, COLUMNS], element_bytes) };
+        let out_bytes = bytes(&[BATCH, ROWS, COLUMNS], partial_bytes);
+        let mut cycles = receive_cycles(machine, lhs_bytes, paired)
+            + receive_cycles(machine, rhs_bytes, false)
+            + branch.volume(&[INNER, BATCH, ROWS, COLUMNS]) / rate
+            + superstep_cycles(machine);
+        if branch.parts[INNER] > 1 {
+            let [_, batch, rows, columns] = self.whole_sizes();
+            let results = batch.saturating_mul(rows).saturating_mul(columns);
+            let share_bytes = (results / self.tiles() * partial_bytes).saturating_mul(branch.parts[INNER]);
+            cycles += superstep_cycles(machine) + receive_cycles(machine, share_bytes, false);
+        }
+        let bytes = lhs_bytes.saturating_add(rhs_bytes).saturating_add(out_bytes);
+        (bytes.saturating_sub(self.memory_bytes), cycles)
+    }
+}
+
+struct Arrival {
+    bytes: u64,
+    lhs_cycles: u64,
+    rhs_cycles: u64,
 }
 
 fn product_cycles(chip: &Chip, [inner, batch, rows, columns]: [u64; 4], problem: &Problem) -> u64 {
@@ -298,7 +363,27 @@ impl MatmulPlan {
 }
 
 impl Planner<'_> {
-    pub(super) fn matmul(&mut self, dot: &Dot, node: &Node) -> Method {
+    pub(super) fn matmul(&mut self, dot: &Dot, id: NodeId, node: &Node) -> Method {
+        let (lhs, rhs, out) = (node.operands[0], node.operands[1], node.results[0]);
+        let method = match self.preplanned.remove(&id) {
+            Some(method) => method,
+            None => Method::Matmul(self.matmul_plan(dot, node)),
+        };
+        let Method::Matmul(plan) = &method else { unreachable!("a dot is planned as a product") };
+        self.want(rhs, &self.operand_layout(&method, node, 1));
+        self.want(lhs, &self.operand_layout(&method, node, 0));
+        let region = plan.out_region(&self.shape(lhs), &self.shape(rhs));
+        self.set_product(out, Layout { grid: plan.grid(), region }, plan.stages.is_empty());
+        method
+    }
+
+    /// Where a product's sums lie, or, if several tiles have parts of them, what they add up to.
+    pub(super) fn set_product(&mut self, out: ValueId, own: Layout, complete: bool) {
+        let home = if complete { own } else { self.wish(out).unwrap_or_else(|| self.shared_out(&own, out)) };
+        self.set_value(out, home);
+    }
+
+    pub(super) fn matmul_plan(&mut self, dot: &Dot, node: &Node) -> MatmulPlan {
         let (lhs, rhs, out) = (node.operands[0], node.operands[1], node.results[0]);
         let problem = Problem {
             machine: self.machine,
@@ -321,30 +406,28 @@ impl Planner<'_> {
             problem.output,
             problem.rhs_is_free
         );
-        let plan = match self.matmuls.get(&key) {
+        match self.matmuls.get(&key) {
             Some(plan) => plan.clone(),
             None => self.matmuls.entry(key).or_insert(problem.solve()).clone(),
-        };
-        let layout = |region: Region| Layout { grid: plan.grid(), region };
-        let (lhs_shape, rhs_shape) = (self.shape(lhs), self.shape(rhs));
-        self.want(rhs, &layout(plan.rhs_region(&rhs_shape)));
-        self.want(lhs, &layout(plan.lhs_region(&lhs_shape)));
-        let home = if plan.parts[INNER] == 1 {
-            layout(plan.out_region(&lhs_shape, &rhs_shape))
-        } else {
-            self.shared_out(&layout(plan.out_region(&lhs_shape, &rhs_shape)), out)
-        };
-        self.plan.layouts[out] = Some(normalize(&home, &self.shape(out)));
-        Method::Matmul(plan)
+        }
     }
 
-    /// A constant or input without a layout yet can be stored wherever a user wants it.
-    pub(super) fn is_free(&self, value: ValueId) -> bool {
-        let source = match self.func.values[value].def {
-            ValueDef::Param(_) => true,
-            ValueDef::Node(node, _) => matches!(self.func.nodes[node].op, pando_graph::Op::Constant(_)),
-        };
-        source && self.plan.layouts[value].is_none()
+    /// What a product needs of an operand on each tile.
+    pub(super) fn operand_layout(&self, method: &Method, node: &Node, operand: usize) -> Layout {
+        let shapes: Vec<Shape> =
+            node.operands.iter().chain(&node.results).map(|&value| self.shape(value)).collect();
+        match method {
+            Method::Matmul(plan) if operand == 0 => {
+                Layout { grid: plan.grid(), region: plan.lhs_region(&shapes[0]) }
+            }
+            Method::Matmul(plan) => Layout { grid: plan.grid(), region: plan.rhs_region(&shapes[1]) },
+            Method::Conv(plan) if operand == 0 => {
+                let region = plan.input_region(&shapes[0], &shapes[1], &shapes[2]);
+                Layout { grid: plan.grid(), region }
+            }
+            Method::Conv(plan) => Layout { grid: plan.grid(), region: plan.weights_region(&shapes[1]) },
+            _ => unreachable!("only products are asked"),
+        }
     }
 
     /// Sums of floats are f32, unless the user allows halves and the result is one. Integers wrap in the

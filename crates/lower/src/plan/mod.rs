@@ -8,30 +8,38 @@
 mod along;
 mod control;
 mod conv;
+mod conv_split;
+mod family;
 mod fuse;
 mod gather;
+mod in_place;
 mod matmul;
 mod print;
 mod reduce;
 mod scatter;
 mod search;
+mod sparse;
 mod spread;
 mod window;
 
 pub use along::SortPlan;
 pub(crate) use along::{rows_layout, scan_attrs};
 pub use conv::ConvPlan;
+pub(crate) use fuse::{number_of, sigmoid_parts};
 pub use gather::GatherPlan;
+pub(crate) use in_place::{reshaped, row_of};
 pub use matmul::MatmulPlan;
 pub use print::print_plan;
-pub use reduce::stages_for;
 pub(crate) use reduce::total_dtype;
+pub use reduce::{stages_for, stages_for_axes};
 pub use scatter::{ScatterPlan, UPDATES};
+pub use sparse::SparsePlan;
+pub(crate) use sparse::{COLUMNS, Sizes};
 pub(crate) use window::{window_kernel, window_source};
 
 use crate::Options;
 use crate::layouts::{balanced, flat, normalize, without_copies};
-use pando_base::{DType, Result, Shape, SideTable};
+use pando_base::{DType, IdSet, Result, Shape, SideTable};
 use pando_graph::{Func, Module, Node, NodeId, Op, ValueDef, ValueId};
 use pando_machine::{Chip, Machine, MatrixRate};
 use pando_tile::message::is_flat;
@@ -48,10 +56,15 @@ pub enum Method {
     Gather(GatherPlan),
     Scatter(ScatterPlan),
     Sort(SortPlan),
+    Sparse(SparsePlan),
     /// Plans of the functions that a branch or loop runs, in the order of [`Op::funcs`].
     Control(Vec<Plan>),
     /// In the vertex of the operation that uses it.
     Fused,
+    /// As [`Method::Fused`], and stored for others, which come later.
+    Kept,
+    /// A slice or a reshape that only drops or adds dimensions of size 1: those who use it read its source.
+    View,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -69,24 +82,17 @@ pub fn plan(module: &Module, machine: &Machine, options: &Options) -> Result<Pla
         machine,
         options,
         plan: Plan::default(),
-        users: first_users(func),
+        users: fuse::all_users(func),
+        steady: IdSet::default(),
         balanced: FxHashMap::default(),
         matmuls: FxHashMap::default(),
+        convs: FxHashMap::default(),
+        families: family::Families::new(func, &options.state),
+        preplanned: Default::default(),
     };
+    planner.decide_families();
     planner.nodes();
     Ok(planner.plan)
-}
-
-/// The node that first uses each value.
-fn first_users(func: &Func) -> SideTable<ValueId, Option<NodeId>> {
-    let mut users = SideTable::default();
-    for (id, node) in func.nodes.iter() {
-        for &operand in &node.operands {
-            let user: &mut Option<NodeId> = &mut users[operand];
-            user.get_or_insert(id);
-        }
-    }
-    users
 }
 
 pub(crate) struct Planner<'a> {
@@ -95,42 +101,48 @@ pub(crate) struct Planner<'a> {
     pub machine: &'a Machine,
     pub options: &'a Options,
     pub plan: Plan,
-    users: SideTable<ValueId, Option<NodeId>>,
+    users: SideTable<ValueId, Vec<NodeId>>,
+    /// Parameters that stay what they are as long as a loop runs.
+    steady: IdSet<ValueId>,
     balanced: FxHashMap<(Shape, DType), Layout>,
     matmuls: FxHashMap<String, MatmulPlan>,
+    convs: FxHashMap<String, ConvPlan>,
+    families: family::Families,
+    preplanned: family::Preplanned,
 }
 
 impl Planner<'_> {
     fn nodes(&mut self) {
         for (id, node) in self.func.nodes.iter() {
-            let method = self.node(node);
+            let method = self.node(id, node);
             self.plan.methods[id] = Some(method);
         }
         self.settle_unused();
-        fuse::fuse(self.func, &mut self.plan);
+        fuse::fuse(self.module, self.func, &mut self.plan);
     }
 
-    fn node(&mut self, node: &Node) -> Method {
+    fn node(&mut self, id: NodeId, node: &Node) -> Method {
         match &node.op {
             Op::Constant(_) => Method::Direct,
             op if op.is_elementwise() => self.elementwise(node),
             Op::Iota { .. }
             | Op::Random { .. }
             | Op::Broadcast { .. }
-            | Op::Slice(_)
             | Op::Pad(_)
             | Op::Concat { .. }
             | Op::Reverse { .. } => self.free(node),
+            Op::Slice(_) => self.slice(node),
             Op::Reshape { .. } => self.reshape(node),
             Op::Transpose { perm } => self.transpose(perm, node),
             Op::Reduce { axes, .. } => self.reduce(axes, node),
-            Op::Dot(dot) => self.matmul(dot, node),
-            Op::Conv(conv) => self.conv(conv, node),
+            Op::Dot(dot) => self.matmul(dot, id, node),
+            Op::Conv(conv) => self.conv(conv, id, node),
             Op::Gather { axis } => self.gather(*axis, node),
             Op::Scatter { axis, combine } => self.scatter(*axis, *combine, node),
             Op::ReduceWindow(window) => self.reduce_window(window, node),
             Op::Scan(scan) => self.scan(scan, node),
             Op::Sort(sort) => self.sort(sort, node),
+            Op::Call(_) => self.sparse_matmul(node),
             Op::If { then_func, else_func } => self.branch(*then_func, *else_func, node),
             Op::Repeat { body, .. } => self.repeat(*body, node),
             Op::While { cond, body } => self.while_loop(*cond, *body, node),
@@ -157,23 +169,39 @@ impl Planner<'_> {
         self.balanced.entry((shape.clone(), dtype)).or_insert_with(make).clone()
     }
 
-    /// Fixes the layout of a constant or input that has none yet to what its user wants. If that holds
-    /// copies, a small tensor is stored so; a larger one is stored once and copied for each use.
+    /// Fixes the layout of a constant or input that has none yet to what its user wants.
     pub fn want(&mut self, value: ValueId, layout: &Layout) {
-        if self.plan.layouts[value].is_some() {
-            return;
+        if self.plan.layouts[value].is_none() {
+            let home = self.home_for(value, layout);
+            self.lay_out(value, home);
         }
+    }
+
+    /// Where to store what a user wants in a layout. If that holds copies, a small tensor is stored so; a larger one
+    /// is stored once and copied for each use.
+    fn home_for(&mut self, value: ValueId, layout: &Layout) -> Layout {
         let shape = self.shape(value);
         let wanted = normalize(layout, &shape);
         let partition = wanted.is_partition(&shape);
         let constant = matches!(self.func.values[value].def, ValueDef::Node(..));
-        let home = if partition && (wanted.copies() == 1 || (constant && self.small_block(&wanted, value))) {
+        // Sending copies each time a loop's body runs costs more than to keep them while it runs.
+        let keeps = self.steady.contains(value) || (constant && self.small_block(&wanted, value));
+        if partition && (wanted.copies() == 1 || keeps) {
             wanted
         } else if partition && self.small_block(&wanted, value) {
             without_copies(&wanted, &shape)
+        } else if partition {
+            // Who sends most takes longest.
+            self.shared_out_within(&wanted, value, (9, 8))
         } else {
             self.balanced(&shape, self.dtype(value))
-        };
+        }
+    }
+
+    /// The first layout of a value; that of its family if there is one.
+    fn lay_out(&mut self, value: ValueId, layout: Layout) {
+        self.families.decide(value, &layout, &self.shape(value), self.tiles());
+        let home = self.families.layout(value).cloned().unwrap_or(layout);
         self.plan.layouts[value] = Some(home);
     }
 
@@ -192,7 +220,7 @@ impl Planner<'_> {
     pub fn settled(&mut self, value: ValueId) -> Layout {
         if self.plan.layouts[value].is_none() {
             let layout = self.balanced(&self.shape(value), self.dtype(value));
-            self.plan.layouts[value] = Some(layout);
+            self.lay_out(value, layout);
         }
         self.plan.layouts[value].clone().expect("just set")
     }
@@ -209,12 +237,15 @@ impl Planner<'_> {
     /// All operands where the one lies that is spread over most tiles: bringing the others there costs an
     /// exchange, working on few tiles costs every operation that follows.
     fn elementwise(&mut self, node: &Node) -> Method {
-        let planned = self.most_spread(&node.operands);
-        let shape = self.shape(node.results[0]);
-        let layout = match planned {
-            Some(value) => without_copies(&self.settled(value), &shape),
-            None => self.balanced(&shape, self.dtype(node.results[0])),
+        let (result, shape) = (node.results[0], self.shape(node.results[0]));
+        let family = self.families.layout(result).cloned();
+        let layout = match family.map(Ok).unwrap_or_else(|| Err(self.most_spread(&node.operands))) {
+            Ok(layout) => layout,
+            Err(Some(value)) => without_copies(&self.settled(value), &shape),
+            Err(None) => self.balanced(&shape, self.dtype(result)),
         };
+        self.families.decide(result, &layout, &shape, self.tiles());
+        let layout = self.families.layout(result).cloned().unwrap_or(layout);
         node.operands.iter().for_each(|&operand| self.want(operand, &layout));
         self.set(node, layout);
         Method::Direct
@@ -224,7 +255,7 @@ impl Planner<'_> {
     fn free(&mut self, node: &Node) -> Method {
         let value = node.results[0];
         let shape = self.shape(value);
-        let layout = match self.hint(value) {
+        let layout = match self.families.layout(value).cloned().or_else(|| self.hint(value)) {
             Some(layout) => layout,
             None => self.balanced(&shape, self.dtype(value)),
         };
@@ -244,7 +275,7 @@ impl Planner<'_> {
     }
 
     fn hint(&self, value: ValueId) -> Option<Layout> {
-        let user = &self.func.nodes[self.users[value]?];
+        let user = &self.func.nodes[*self.users[value].first()?];
         let elementwise = user.op.is_elementwise() && user.operands.len() > 1;
         let planned = self.plan.layouts[self.most_spread(&user.operands)?].as_ref()?;
         elementwise.then(|| without_copies(planned, &self.shape(value)))
@@ -267,6 +298,10 @@ impl Planner<'_> {
         let (operand, value) = (node.operands[0], node.results[0]);
         let (shape, dtype) = (self.shape(value), self.dtype(value));
         let source = self.settled(operand);
+        if let Some(layout) = in_place::reshaped(&source, &self.shape(operand), &shape) {
+            self.set(node, layout);
+            return Method::Direct;
+        }
         let tiles =
             if is_flat(&source, &self.shape(operand)) { source.grid.len() as u32 } else { self.tiles() };
         let layout = flat(&shape, dtype, tiles.max(1), self.options.min_tile_bytes);
@@ -283,19 +318,18 @@ impl Planner<'_> {
     }
 
     /// Each tile reduces its own block; where blocks split a reduced dimension, partial results are
-    /// gathered on a balanced layout.
+    /// gathered.
     fn reduce(&mut self, axes: &[usize], node: &Node) -> Method {
         let operand = node.operands[0];
         let shape = self.shape(operand);
         let source = without_copies(&self.settled(operand), &shape);
         let split = axes.iter().any(|&axis| matches!(source.region[axis], Span::Part(_)));
         let value = node.results[0];
-        let layout = if split {
-            self.balanced(&self.shape(value), self.dtype(value))
-        } else {
-            let kept = (0..shape.rank()).filter(|dim| !axes.contains(dim));
-            Layout { grid: source.grid.clone(), region: kept.map(|dim| source.region[dim]).collect() }
-        };
+        let kept = (0..shape.rank()).filter(|dim| !axes.contains(dim));
+        let blocks =
+            Layout { grid: source.grid.clone(), region: kept.map(|dim| source.region[dim]).collect() };
+        let layout =
+            if split { self.wish(value).unwrap_or_else(|| self.shared_out(&blocks, value)) } else { blocks };
         self.set(node, layout);
         Method::Direct
     }

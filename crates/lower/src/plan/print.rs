@@ -50,6 +50,8 @@ fn print_method(method: &Method) -> String {
     match method {
         Method::Direct | Method::Control(_) => String::new(),
         Method::Fused => "  fused".into(),
+        Method::Kept => "  fused, kept".into(),
+        Method::View => "  view".into(),
         Method::Matmul(plan) => {
             let [inner, batch, rows, columns] = plan.parts;
             format!(
@@ -61,12 +63,22 @@ fn print_method(method: &Method) -> String {
             )
         }
         Method::Conv(plan) => {
-            let [input, batch, height, width, output] = plan.parts;
+            let [input, kernel, batch, height, width, output] = plan.parts;
             format!(
-                "  split input_channels={input} batch={batch} field={height}x{width} output_channels={output}{} cycles={} temporary={}",
+                "  {} split input_channels={input} kernel={kernel} batch={batch} field={height}x{width} output_channels={output}{} cycles={} temporary={}",
+                plan.attrs.method.name(),
                 print_stages(&plan.stages),
                 plan.cost.cycles(),
                 plan.cost.temporary_bytes
+            )
+        }
+        Method::Sparse(plan) => {
+            let [columns, batch, rows] = plan.parts;
+            format!(
+                "  split columns={columns} batch={batch} rows={rows} partials={}{} cycles={}",
+                plan.partials,
+                print_stages(&plan.stages),
+                plan.cycles
             )
         }
         Method::Scatter(plan) => {

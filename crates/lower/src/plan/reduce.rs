@@ -25,6 +25,17 @@ pub fn stages_for(partials: u64) -> Stages {
     out
 }
 
+/// The same for partial results along several axes: the longest is left for stages of its own if that spares a tile
+/// many messages. The numbers are groups along the longest.
+pub fn stages_for_axes(parts: &[u64]) -> Stages {
+    let all: u64 = parts.iter().product();
+    let longest = parts.iter().copied().max().unwrap_or(1);
+    if all < 16 || all == longest {
+        return stages_for(longest);
+    }
+    std::iter::once(longest).chain(stages_for(longest)).collect()
+}
+
 /// Partial sums and products of half-precision values are kept in f32, as the library's default
 /// accumulator type is (poplar.md section 3.2, `accumType`).
 pub fn total_dtype(func: ReduceFn, dtype: DType) -> DType {
@@ -41,6 +52,9 @@ mod tests {
         assert_eq!(stages_for(7), [1]);
         assert_eq!(stages_for(16), [4, 1]);
         assert_eq!(stages_for(125), [25, 5, 1]);
+        assert_eq!(stages_for_axes(&[1, 16]), [4, 1]);
+        assert_eq!(stages_for_axes(&[3, 5]), [1]);
+        assert_eq!(stages_for_axes(&[8, 14]), [14, 1]);
         assert!((1..2000).all(|partials| stages_for(partials).last() == Some(&1)));
     }
 }

@@ -63,6 +63,11 @@ impl ScatterPlan {
 
 impl Planner<'_> {
     pub(super) fn scatter(&mut self, axis: usize, combine: Option<ReduceFn>, node: &Node) -> Method {
+        if combine.is_none()
+            && let Some(method) = self.replaced_row(axis, node)
+        {
+            return method;
+        }
         let [data, indices, updates] = [0, 1, 2].map(|operand| node.operands[operand]);
         let out = node.results[0];
         let plan = self.search_scatter(axis, combine, node);

@@ -8,6 +8,39 @@ use pando_graph::ValueId;
 use pando_tile::{Grid, Kernel, Layout, OperandType, Part, Span};
 use smallvec::SmallVec;
 
+/// Dividing what is smaller among tiles saves less than a vertex takes to start: a vector for each of a tile's
+/// workers (hardware.md section 2: 6 workers, 8 bytes).
+const SMALLEST_SHARE_BYTES: u64 = 48;
+
+/// A dimension in parts.
+struct Pieces {
+    size: u64,
+    count: u64,
+    grain: u64,
+}
+
+impl Pieces {
+    /// Divides each part into up to so many, in whole grains.
+    fn divide(&mut self, most: u64) -> u64 {
+        let factor = most.min(self.size.div_ceil(self.grain) / self.count).max(1);
+        self.count *= factor;
+        factor
+    }
+
+    /// Divides equal parts into up to so many equal ones, of smaller grains.
+    fn divide_finely(&mut self, most: u64, grain: u64) -> u64 {
+        if !self.size.is_multiple_of(self.count * grain) || self.grain <= grain {
+            return 1;
+        }
+        let units = self.size / self.count / grain;
+        let factor = (1..=most.min(units)).rev().find(|factor| units.is_multiple_of(*factor)).unwrap_or(1);
+        if factor > 1 {
+            (self.count, self.grain) = (self.count * factor, grain);
+        }
+        factor
+    }
+}
+
 impl Planner<'_> {
     /// A balanced partition in which no tile has a part of the dimensions `whole`.
     pub(super) fn balanced_except(&mut self, shape: &Shape, dtype: DType, whole: &[usize]) -> Layout {
@@ -23,31 +56,45 @@ impl Planner<'_> {
         layout
     }
 
-    /// Where the result of a product lies whose partial sums several tiles have: each of the product's blocks
-    /// divided along its outer dimensions among as many tiles as there are, so that a tile's share comes in one
-    /// message from each tile that has a part of it. A balanced partition if that is much more even.
-    pub(super) fn shared_out(&mut self, product: &Layout, value: ValueId) -> Layout {
+    /// A partition that divides the blocks of a layout further, along outer dimensions first, among as many tiles as
+    /// there are: between the two a tile has one message with each tile that shares a block. So lie sums of which
+    /// several tiles have parts, and operands that several tiles use. A balanced partition if that is much more even.
+    pub(super) fn shared_out(&mut self, blocks: &Layout, value: ValueId) -> Layout {
+        self.shared_out_within(blocks, value, (5, 4))
+    }
+
+    /// The same with how much larger than a balanced partition's the largest share may be.
+    pub(super) fn shared_out_within(&mut self, blocks: &Layout, value: ValueId, ratio: (u64, u64)) -> Layout {
         let (shape, dtype) = (self.shape(value), self.dtype(value));
         let even = self.balanced(&shape, dtype);
-        let count = |span: &Span| match span {
-            Span::Part(part) => (u64::from(product.grid.axes[part.axis as usize].extent), part.grain),
-            Span::Fixed { .. } => (1, 1),
-        };
-        let mut parts: Vec<(u64, u64)> = product.region.iter().map(count).collect();
-        let blocks: u64 = parts.iter().map(|(count, _)| count).product();
-        let mut room = u64::from(self.tiles()) / blocks.max(1);
-        for (&size, (count, grain)) in shape.iter().zip(&mut parts) {
-            let factor = room.min(size.div_ceil(*grain) / *count).max(1);
-            *count *= factor;
-            room /= factor;
+        let mut split: Vec<Pieces> = shape
+            .iter()
+            .zip(&blocks.region)
+            .map(|(&size, span)| match span {
+                Span::Part(part) if part.is_partition() => {
+                    let count = u64::from(blocks.grid.axes[part.axis as usize].extent);
+                    Pieces { size, count, grain: part.grain }
+                }
+                _ => Pieces { size, count: 1, grain: 1 },
+            })
+            .collect();
+        let most = self.tiles();
+        let count: u64 = split.iter().map(|pieces| pieces.count).product();
+        let block_bytes = Self::largest_lens(blocks, &shape).iter().product::<u64>() * dtype.size_bytes();
+        let mut room = (u64::from(most) / count.max(1)).min(block_bytes / SMALLEST_SHARE_BYTES).max(1);
+        split.iter_mut().for_each(|pieces| room /= pieces.divide(room));
+        let access = (8 / dtype.size_bytes()).max(1);
+        let last = split.len().saturating_sub(1);
+        for (dim, pieces) in split.iter_mut().enumerate() {
+            room /= pieces.divide_finely(room, if dim == last { access } else { 1 });
         }
-        let extents: Vec<u32> = parts.iter().map(|&(count, _)| count as u32).collect();
-        let spans = shape.iter().zip(&parts).enumerate();
+        let extents: Vec<u32> = split.iter().map(|pieces| pieces.count as u32).collect();
+        let spans = split.iter().enumerate();
         let region =
-            spans.map(|(dim, (&size, &(_, grain)))| Span::Part(Part::even(dim, size, grain))).collect();
+            spans.map(|(dim, pieces)| Span::Part(Part::even(dim, pieces.size, pieces.grain))).collect();
         let shared = Layout { grid: Grid::packed(0, &extents), region };
         let largest = |layout: &Layout| Self::largest_lens(layout, &shape).iter().product::<u64>();
-        if largest(&shared) * 4 <= largest(&even) * 5 { shared } else { even }
+        if largest(&shared) * ratio.1 <= largest(&even) * ratio.0 { shared } else { even }
     }
 
     /// Cycles of the exchange that brings a value, whose layout is settled, into another layout; nothing if

@@ -40,7 +40,24 @@ pub fn split(module: &Module, machine: &Machine, stages: usize) -> Result<Vec<St
     Ok(cut(module, &cuts.ok_or_else(|| errors::too_few_operations(stages))?))
 }
 
-/// The same once stages have been timed: cut anew where those were uneven.
+/// Stages that end with the operations that compute these values, in the program's order; the rest is the last stage.
+pub fn split_after(module: &Module, last: &[String]) -> Result<Vec<Stage>> {
+    let func = main_of(module);
+    let real = |&(_, node): &(NodeId, &Node)| !matches!(node.op, Op::Constant(_));
+    let nodes: Vec<(NodeId, &Node)> = func.nodes.iter().filter(real).collect();
+    let is_named =
+        |node: &Node, name: &str| node.results.iter().any(|&value| func.values[value].name == name);
+    let (mut cuts, mut begin) = (Vec::new(), 0);
+    for name in last {
+        let found = nodes[begin..].iter().position(|(_, node)| is_named(node, name));
+        begin += found.ok_or_else(|| errors::no_stage_end(name))? + 1;
+        let next = nodes.get(begin).ok_or_else(|| errors::no_stage_end(name))?;
+        cuts.push(next.0);
+    }
+    Ok(cut(module, &cuts))
+}
+
+/// Balanced stages once they have been timed: cut anew where those were uneven.
 pub fn rebalance(module: &Module, machine: &Machine, timed: &[(&Stage, f64)]) -> Result<Vec<Stage>> {
     let func = main_of(module);
     let mut loads = loads(module, func, machine);

@@ -16,7 +16,9 @@ fn spread(c: &mut Ctx, value: ValueId, x: ValueId) -> Result<ValueId> {
     let (rank, own) = (c.rank(x), c.rank(value));
     let block = u64::try_from(c.int("block_size", 0)).unwrap_or(0);
     if own <= 1 || block == 0 {
-        let axis = if own == 1 && rank > 0 { Some(c.axis_of(c.int("axis", 1), rank)?) } else { None };
+        // A vector of one number stands for the whole, whatever axis is named.
+        let along_axis = own == 1 && rank > 0 && c.dims(value)[0] != Dim::Known(1);
+        let axis = if along_axis { Some(c.axis_of(c.int("axis", 1), rank)?) } else { None };
         return along(c, value, x, axis);
     }
     let axis = c.axis_of(c.int("axis", 1), rank)?;

@@ -1,4 +1,5 @@
-//! Recurrent operators: the input's products for all steps at once, then a Repeat over the steps.
+//! Recurrent operators: the graph's composites where they say the same; otherwise the input's products for all steps
+//! at once, then a Repeat over the steps.
 
 use super::activation::by_name;
 use super::layout::reverse_rows;
@@ -7,7 +8,7 @@ use crate::errors;
 use crate::import::subgraph::outline;
 use crate::import::{TensorValue, Value};
 use pando_base::{BinaryFn, CompareFn, DType, Result};
-use pando_graph::{Dim, Dot, Op, TensorType, ValueId};
+use pando_graph::{Cell, Dim, Dot, Layer, Op, TensorType, ValueId};
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
@@ -145,6 +146,19 @@ impl Direction {
         if self.backwards {
             x = self.turned(c, x)?;
         }
+        if let Some((cell, order)) = self.standard(c)? {
+            let mut states = vec![self.initial(c, 5, batch_first)?];
+            if self.kind == Kind::Lstm {
+                states.push(self.initial(c, 6, batch_first)?);
+            }
+            let (b_input, b_state) = (w_bias, r_bias);
+            let layer = Layer { x, w_input: w, w_state: r, b_input, b_state, states, order };
+            let (mut sequence, last) = c.b.recurrent(cell, &layer)?;
+            if self.backwards {
+                sequence = self.turned(c, sequence)?;
+            }
+            return Ok((sequence, last));
+        }
         let products = c.b.dot(x, w, Dot { contract: vec![(2, 1)], ..Dot::default() })?;
         let products = c.plus(products, w_bias)?;
         let mut fixed = vec![products, r, r_bias];
@@ -173,6 +187,28 @@ impl Direction {
             sequence = self.turned(c, sequence)?;
         }
         Ok((sequence, results[fixed.len()..operands.len() - 1].to_vec()))
+    }
+
+    /// The composite that this is, and where its operands have the gates; nothing if it is none.
+    fn standard(&self, c: &mut Ctx) -> Result<Option<(Cell, &'static [u64])>> {
+        let step = self.step(c)?;
+        let names: Vec<&str> = step.activations.iter().map(|(name, ..)| name.as_str()).collect();
+        let plain = step.clip.is_none()
+            && !step.input_forget
+            && !step.has_lengths
+            && step.activations.iter().all(|(_, alpha, beta)| alpha.is_none() && beta.is_none())
+            && c.opt(7)?.is_none();
+        let usual = names == self.kind.activations();
+        Ok(match self.kind {
+            _ if !plain => None,
+            Kind::Rnn if names == ["Relu"] => Some((Cell::Relu, Cell::Relu.order())),
+            Kind::Rnn if usual => Some((Cell::Tanh, Cell::Tanh.order())),
+            // update, reset, hidden
+            Kind::Gru if usual && step.linear_before_reset => Some((Cell::Gru, &[1, 0, 2])),
+            // input, output, forget, cell
+            Kind::Lstm if usual => Some((Cell::Lstm, &[0, 2, 3, 1])),
+            _ => None,
+        })
     }
 
     /// Time reversed, within each row's length.

@@ -102,5 +102,5 @@ pub fn losses(session: &mut Session, steps: std::ops::Range<u64>, micro_batches:
 
 /// All state, to compare.
 pub fn snapshot(session: &Session) -> Vec<(String, Tensor)> {
-    session.state_names().map(|name| (name.to_string(), session.state(name).unwrap().clone())).collect()
+    session.state_names().map(|name| (name.to_string(), session.state(name).unwrap())).collect()
 }

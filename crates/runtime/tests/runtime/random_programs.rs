@@ -61,8 +61,7 @@ fn check(module: Module, arguments: &[Tensor]) {
             expected[place] = tensor;
         }
         assert_eq!(session.run("p", &inputs).unwrap(), outputs);
-        let found: Vec<Tensor> =
-            session.state_names().map(|name| session.state(name).unwrap().clone()).collect();
+        let found: Vec<Tensor> = session.state_names().map(|name| session.state(name).unwrap()).collect();
         assert_eq!(found, expected);
     }
 }

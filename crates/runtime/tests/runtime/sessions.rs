@@ -59,10 +59,10 @@ fn programs_share_state() {
 fn state_that_was_taken_stays() {
     let programs = vec![("p".into(), program(&["a", "b"], &["a", "b"], &["x"], &["rest"]))];
     let mut session = Session::new(programs, state(), &options()).unwrap();
-    let taken = session.state("a").unwrap().clone();
+    let taken = session.state("a").unwrap();
     session.run("p", &[(&taken).into()]).unwrap();
     assert_eq!(taken, pair(1.0, 2.0));
-    assert_eq!(*session.state("a").unwrap(), pair(2.0, 4.0));
+    assert_eq!(session.state("a").unwrap(), pair(2.0, 4.0));
 }
 
 #[test]

@@ -2,14 +2,15 @@
 //!
 //! A sum takes its steps of input channels in order and, within each, the kernel's positions in row-major
 //! order (the order of products inside a step is [`amp`]'s). Positions outside the input variable are
-//! skipped. Cycles: see [`cycles`].
+//! skipped. As one product ([`unfolded`]) the positions of a channel follow one another. Cycles: see [`cycles`].
 
 mod cycles;
+mod unfolded;
 
 use super::amp;
 use super::cost;
 use super::values::{self, Sizes};
-use super::{Arg, ConvAttrs, OperandType};
+use super::{Arg, ConvAttrs, ConvMethod, OperandType};
 use pando_base::Shape;
 
 pub(super) use cycles::{cycles, horizontal_product};
@@ -37,7 +38,12 @@ pub(super) fn check(attrs: &ConvAttrs, operands: &[OperandType]) -> Result<(), S
     if input.lens[0] != out_lens[0] || weights.lens[0] != out_lens[1] {
         return Err(format!("batch or output channels of {input}, {weights} and {out} differ"));
     }
-    check_groups(attrs, input, weights)
+    check_groups(attrs, input, weights)?;
+    match attrs.method {
+        ConvMethod::Positions => Ok(()),
+        ConvMethod::Product => unfolded::check_product(operands),
+        ConvMethod::Unfolded => unfolded::check_unfolded(operands),
+    }
 }
 
 fn check_groups(attrs: &ConvAttrs, input: OperandType, weights: OperandType) -> Result<(), String> {
@@ -56,6 +62,9 @@ fn check_groups(attrs: &ConvAttrs, input: OperandType, weights: OperandType) -> 
 }
 
 pub(super) fn run(attrs: &ConvAttrs, args: &mut [Arg]) {
+    if attrs.method != ConvMethod::Positions {
+        return unfolded::run(attrs, args);
+    }
     let [input, weights, out] = args else { unreachable!("conv has three operands") };
     let window = Window::new(attrs, input, weights, out);
     let count = out.data.num_elements() as usize;
@@ -135,9 +144,15 @@ impl Window {
             let own = values::permuted(own, &lens, &order);
             self.convolve_group(group, [&input, &own], &taps, step, &mut sums, &accumulate);
         }
-        let out: Sizes = last.iter().map(|&dim| self.out[dim]).collect();
+        self.channels_first(&sums)
+    }
+
+    /// Sums whose channels come last, in the output's order.
+    fn channels_first<T: Copy + Default>(&self, sums: &[T]) -> Vec<T> {
+        let rank = self.out.len();
+        let out: Sizes = [0].into_iter().chain(2..rank).chain([1]).map(|dim: usize| self.out[dim]).collect();
         let first: Vec<usize> = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
-        values::permuted(&sums, &out, &first)
+        values::permuted(sums, &out, &first)
     }
 
     fn convolve_group<T>(

@@ -16,10 +16,12 @@ pub struct MapAttrs {
     pub inputs: SmallVec<[Dims; 4]>,
     /// The last one gives the output.
     pub steps: Vec<MapStep>,
+    /// An earlier step whose result is an output, too, before the last one's.
+    pub kept: Option<u8>,
 }
 
 /// Inputs of a map; no vertex needs more.
-pub const MAX_INPUTS: usize = 8;
+pub const MAX_INPUTS: usize = 10;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct MapStep {
@@ -39,6 +41,7 @@ pub enum MapFn {
     Compare(CompareFn),
     Select,
     Cast,
+    Sigmoid,
 }
 
 impl MapFn {
@@ -51,6 +54,7 @@ impl MapFn {
             MapFn::Compare(func) => Kernel::Compare(func),
             MapFn::Select => Kernel::Select,
             MapFn::Cast => Kernel::Cast,
+            MapFn::Sigmoid => Kernel::Sigmoid,
         }
     }
 }
@@ -72,10 +76,11 @@ fn step_operands<'a>(
 }
 
 pub(super) fn check(attrs: &MapAttrs, operands: &[OperandType]) -> Result<(), String> {
-    let (&out, inputs) = operands.split_last().expect("a map has an output");
     if attrs.inputs.len() > MAX_INPUTS || attrs.steps.len() > 64 {
         return Err(format!("a map has at most {MAX_INPUTS} inputs and 64 steps"));
     }
+    let (inputs, outs) = operands.split_at(attrs.inputs.len());
+    let out = outs[outs.len() - 1];
     for (dims, &input) in attrs.inputs.iter().zip(inputs) {
         movement::check_broadcast(dims, &[input, OperandType { dtype: input.dtype, lens: out.lens }])?;
     }
@@ -87,6 +92,12 @@ pub(super) fn check(attrs: &MapAttrs, operands: &[OperandType]) -> Result<(), St
         let operands = step_operands(attrs, step, inputs, out.lens).expect("arguments were checked");
         step.func.kernel().check(&operands)?;
     }
+    if let Some(kept) = attrs.kept {
+        let step = attrs.steps.get(usize::from(kept));
+        if step.is_none_or(|step| (step.dtype, out.lens) != (outs[0].dtype, outs[0].lens)) {
+            return Err(format!("step {kept} of a map does not give {}", outs[0]));
+        }
+    }
     match attrs.steps.last() {
         Some(last) if last.dtype == out.dtype => Ok(()),
         _ => Err(format!("the last step of a map does not give {out}")),
@@ -94,7 +105,8 @@ pub(super) fn check(attrs: &MapAttrs, operands: &[OperandType]) -> Result<(), St
 }
 
 pub(super) fn run(attrs: &MapAttrs, args: &mut [Arg]) {
-    let (out, inputs) = args.split_last_mut().expect("a map has an output");
+    let (inputs, outs) = args.split_at_mut(attrs.inputs.len());
+    let (out, kept) = outs.split_last_mut().expect("a map has an output");
     let like = |data: Tensor| Arg { block: out.block.clone(), shape: out.shape.clone(), data };
     let empty = |dtype| like(Tensor::zeros(dtype, Shape::new(&out.block.lens())));
     let mut values: Vec<Tensor> = Vec::new();
@@ -110,6 +122,9 @@ pub(super) fn run(attrs: &MapAttrs, args: &mut [Arg]) {
         step.func.kernel().run(&mut operands);
         values.push(operands.pop().expect("the output is the last operand").data);
     }
+    if let (Some(step), [kept]) = (attrs.kept, kept) {
+        kept.data = values[attrs.inputs.len() + usize::from(step)].clone();
+    }
     out.data = values.pop().expect("a map has steps");
 }
 
@@ -119,12 +134,12 @@ pub(super) fn run(attrs: &MapAttrs, args: &mut [Arg]) {
 /// ("v: 1+2"), 2 cycles a vector, but a function takes 1 at least. Numbers are in registers already; operands
 /// that repeat are loaded like others.
 pub(super) fn cycles(attrs: &MapAttrs, operands: &[OperandType], chip: &Chip) -> VertexCost {
-    let (&out, inputs) = operands.split_last().expect("a map has an output");
+    let (inputs, out) = (&operands[..attrs.inputs.len()], operands[operands.len() - 1]);
     let mut slots = c(if out.dtype.size_bytes() == 2 { 26 } else { 29 });
     for (index, step) in attrs.steps.iter().enumerate() {
         let operands = step_operands(attrs, step, inputs, out.lens).expect("a checked map");
         let vectors = vectors(step.dtype, out, chip);
-        let stays = index + 1 < attrs.steps.len();
+        let stays = index + 1 < attrs.steps.len() && attrs.kept != Some(index as u8);
         let alone = elementwise::loop_slots(&step.func.kernel(), &operands, chip);
         slots += if stays { saturating_sub(alone, c(2) * vectors).max(vectors.min(alone)) } else { alone };
     }
@@ -149,6 +164,7 @@ pub(super) fn flops(attrs: &MapAttrs, operands: &[OperandType]) -> u64 {
 mod tests {
     use super::*;
     use crate::kernel::cost::tests::{bow, cycles as number};
+    use crate::kernel::values;
     use crate::kernel::values::tests::{arg, out, run as run_kernel};
     use smallvec::smallvec;
 
@@ -167,6 +183,7 @@ mod tests {
                 step(MapFn::Value(0.0), dtype, &[]),
                 step(MapFn::Binary(BinaryFn::Max), dtype, &[4, 5]),
             ],
+            kept: None,
         })
     }
 
@@ -189,10 +206,34 @@ mod tests {
         assert_eq!(chain(DType::F32).check(&[x, row, x]), Ok(()));
         assert!(chain(DType::F16).check(&[x, row, x]).is_err());
         assert!(chain(DType::F32).check(&[x, f32s(&[3]), x]).is_err());
-        let early =
-            MapAttrs { inputs: smallvec![smallvec![0]], steps: vec![step(MapFn::Cast, DType::F16, &[1])] };
+        let early = MapAttrs {
+            inputs: smallvec![smallvec![0]],
+            steps: vec![step(MapFn::Cast, DType::F16, &[1])],
+            kept: None,
+        };
         let error = check(&early, &[row, OperandType { dtype: DType::F16, lens: &[2] }]).unwrap_err();
         assert_eq!(error, "step 0 of a map uses what comes later");
+    }
+
+    /// `s = sigmoid(x)` is kept, `s · x` is the output; the input is one row of a matrix.
+    #[test]
+    fn an_earlier_result_may_be_kept() {
+        let kernel = Kernel::Map(MapAttrs {
+            inputs: smallvec![smallvec![0, 0]],
+            steps: vec![
+                step(MapFn::Sigmoid, DType::F32, &[0]),
+                step(MapFn::Binary(BinaryFn::Mul), DType::F32, &[1, 0]),
+            ],
+            kept: Some(0),
+        });
+        let x = arg(DType::F32, &[1, 2], &[0.0, 2.0]);
+        let mut args = vec![x, out(DType::F32, &[2]), out(DType::F32, &[2])];
+        let lens: Vec<SmallVec<[u64; 4]>> = args.iter().map(|arg| arg.block.lens()).collect();
+        kernel.check(&crate::kernel::operand_types(&[DType::F32; 3], &lens)).unwrap();
+        kernel.run(&mut args);
+        let sigmoid = 1.0 / (1.0 + libm::expf(-2.0));
+        assert_eq!(values::slice::<f32>(&args[1].data), [0.5, sigmoid]);
+        assert_eq!(values::slice::<f32>(&args[2].data), [0.0, 2.0 * sigmoid]);
     }
 
     #[test]

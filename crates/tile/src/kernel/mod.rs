@@ -29,6 +29,7 @@ mod reduce;
 mod scan;
 mod scatter;
 mod sort;
+mod sparse;
 mod values;
 mod window;
 
@@ -46,7 +47,7 @@ pub type Dims = SmallVec<[u8; 4]>;
 pub enum Kernel {
     /// `out`: the value everywhere.
     Fill { value: f64 },
-    /// `in, out`: the same bits; of equal shape, types of one size.
+    /// `in, out`: the same bits; of equal shape but for dimensions of length 1, types of one size.
     Copy,
     /// `in, out`.
     Unary(UnaryFn),
@@ -56,10 +57,14 @@ pub enum Kernel {
     Compare(CompareFn),
     /// `condition (bool), then, else, out`.
     Select,
-    /// `inputs…, out`: a chain of the elementwise functions above; inputs may repeat along dimensions.
+    /// `inputs…, kept…, out`: a chain of the elementwise functions above; inputs may repeat along dimensions.
     Map(MapAttrs),
+    /// `in, out`: `1 / (1 + exp(-in))`, an instruction of its own.
+    Sigmoid,
     /// `in, out`: conversion to `out`'s type; float to integer truncates and saturates.
     Cast,
+    /// `in, out`: an i32 and the next one.
+    Count,
     /// `in, out`: dimension `i` of `in` is dimension `dims[i]` of `out`; `in` repeats along the rest, and
     /// where its length is 1.
     Broadcast { dims: Dims },
@@ -74,9 +79,13 @@ pub enum Kernel {
     /// `row [1.., k], vector [k], out [1..]`: one row's dot product by a single worker (hand-written
     /// matrix–vector programs have one vertex a row).
     RowDot,
+    /// `x [n, k], values [.., s, side, side], rows [.., s], columns [.., s], out [.., n, m]`: a dense block times the
+    /// blocks of a transposed sparse matrix, which stand where rows and columns say, counted in blocks of the whole.
+    SparseMatMul,
     /// `input [n, c, spatial…], weights [o, c/groups, kernel…], out [n, o, spatial…]` on the matrix unit.
     /// Blocks are placed by their global indices: output `y` reads input `y·stride − pad + k·dilation`;
-    /// what lies outside the input's *variable* counts as zero.
+    /// what lies outside the input's *variable* counts as zero. Unfolding takes one more operand, which it
+    /// fills with the windows.
     Conv(ConvAttrs),
     /// `data, indices (any integer type), out`: `out` has `axis` of `data` replaced by the dimensions of
     /// `indices`. Indices are clamped to `[0, size)`; rows outside the block at hand give zero.
@@ -94,6 +103,8 @@ pub enum Kernel {
     Scan(ScanAttrs),
     /// `[data,] indices, updates, out`: rows of `updates` go to the rows that `indices` say.
     Scatter(ScatterAttrs),
+    /// `data, index, row, out`, which is `data` itself: the row that the index says is replaced where it lies.
+    Update { axis: u8, size: u64 },
     /// `keys, out [, order (i32)]`: sorts lines along the axis; equal keys keep their order.
     Sort { axis: u8, descending: bool, ordered: bool },
     /// `own, other, out`: of two sorted blocks merged along the last dimension, the half that belongs to the
@@ -148,6 +159,32 @@ pub struct ConvAttrs {
     pub kernel_dilation: SmallVec<[u64; 2]>,
     pub groups: u64,
     pub partials: DType,
+    pub method: ConvMethod,
+}
+
+/// How a vertex computes a convolution.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ConvMethod {
+    /// A kernel position after the other.
+    #[default]
+    Positions,
+    /// As a matrix product over input channels and kernel positions together, where each tile has one output
+    /// position, whose window is the whole block of the input.
+    Product,
+    /// The same anywhere: the window of every output is first written out.
+    Unfolded,
+}
+
+impl ConvMethod {
+    pub const ALL: [ConvMethod; 3] = [ConvMethod::Positions, ConvMethod::Product, ConvMethod::Unfolded];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            ConvMethod::Positions => "positions",
+            ConvMethod::Product => "product",
+            ConvMethod::Unfolded => "unfolded",
+        }
+    }
 }
 
 impl Kernel {
@@ -161,12 +198,16 @@ impl Kernel {
             Kernel::Compare(func) => format!("compare.{func}"),
             Kernel::Select => "select".into(),
             Kernel::Cast => "cast".into(),
+            Kernel::Sigmoid => "sigmoid".into(),
+            Kernel::Count => "count".into(),
+            Kernel::Update { .. } => "update".into(),
             Kernel::Map(_) => "map".into(),
             Kernel::Broadcast { .. } => "broadcast".into(),
             Kernel::Transpose { .. } => "transpose".into(),
             Kernel::Reduce { func, .. } => format!("reduce.{func}"),
             Kernel::MatMul { .. } => "matmul".into(),
             Kernel::RowDot => "rowdot".into(),
+            Kernel::SparseMatMul => "sparse_matmul".into(),
             Kernel::Conv(_) => "conv".into(),
             Kernel::Gather { .. } => "gather".into(),
             Kernel::Iota { .. } => "iota".into(),
@@ -190,7 +231,9 @@ impl Kernel {
             Kernel::Fill { .. } | Kernel::Iota { .. } => &[Out],
             Kernel::Copy
             | Kernel::Unary(_)
+            | Kernel::Sigmoid
             | Kernel::Cast
+            | Kernel::Count
             | Kernel::Broadcast { .. }
             | Kernel::Transpose { .. }
             | Kernel::Reduce { .. }
@@ -217,7 +260,9 @@ impl Kernel {
                     &[In, Out]
                 }
             }
+            Kernel::SparseMatMul => &[In, In, In, In, Out],
             Kernel::Merge { ordered: true, .. } => &[In, In, In, In, Out, Out, Out],
+            Kernel::Conv(ConvAttrs { method: ConvMethod::Unfolded, .. }) => &[In, In, Out, Out],
             Kernel::Binary(_)
             | Kernel::Compare(_)
             | Kernel::MatMul { .. }
@@ -228,10 +273,12 @@ impl Kernel {
             | Kernel::Gather { .. } => &[In, In, Out],
             Kernel::Map(attrs) => {
                 // As many inputs as there are, at most MAX_INPUTS; more do not pass the check.
-                const ALL: &[Access; MAX_INPUTS + 2] = &[In, In, In, In, In, In, In, In, In, Out];
-                &ALL[(MAX_INPUTS + 1).saturating_sub(attrs.inputs.len())..]
+                const ALL: &[Access; MAX_INPUTS + 3] =
+                    &[In, In, In, In, In, In, In, In, In, In, In, Out, Out];
+                let outputs = MAX_INPUTS + 2 + usize::from(attrs.kept.is_some());
+                &ALL[(MAX_INPUTS + 1).saturating_sub(attrs.inputs.len())..outputs]
             }
-            Kernel::Select | Kernel::Pick => &[In, In, In, Out],
+            Kernel::Select | Kernel::Pick | Kernel::Update { .. } => &[In, In, In, Out],
             Kernel::Codelet(codelet) => codelet.signature(),
         }
     }
@@ -250,6 +297,9 @@ impl Kernel {
             Kernel::Compare(_) => elementwise::check_compare(operands),
             Kernel::Select => elementwise::check_select(operands),
             Kernel::Cast => elementwise::check_cast(operands),
+            Kernel::Sigmoid => elementwise::check_unary(UnaryFn::Exp, operands),
+            Kernel::Count => movement::check_count(operands),
+            Kernel::Update { axis, size } => scatter::check(&scatter::update(*axis, *size), operands),
             Kernel::Map(attrs) => map::check(attrs, operands),
             Kernel::Broadcast { dims } => movement::check_broadcast(dims, operands),
             Kernel::Transpose { perm } => movement::check_transpose(perm, operands),
@@ -258,6 +308,7 @@ impl Kernel {
                 matmul::check(batch, contract, *partials, operands)
             }
             Kernel::RowDot => dot::check(operands),
+            Kernel::SparseMatMul => sparse::check(operands),
             Kernel::Conv(attrs) => conv::check(attrs, operands),
             Kernel::Gather { axis, size } => gather::check(*axis, *size, operands),
             Kernel::Iota { axis } => movement::check_iota(*axis, operands),
@@ -283,12 +334,16 @@ impl Kernel {
             Kernel::Compare(func) => elementwise::run_compare(*func, args),
             Kernel::Select => elementwise::run_select(args),
             Kernel::Cast => elementwise::run_cast(args),
+            Kernel::Sigmoid => elementwise::run_sigmoid(args),
+            Kernel::Count => movement::run_count(args),
+            Kernel::Update { axis, size } => scatter::run(&scatter::update(*axis, *size), args),
             Kernel::Map(attrs) => map::run(attrs, args),
             Kernel::Broadcast { dims } => movement::run_broadcast(dims, args),
             Kernel::Transpose { perm } => movement::run_transpose(perm, args),
             Kernel::Reduce { func, axes } => reduce::run(*func, axes, args),
             Kernel::MatMul { batch, contract, partials } => matmul::run(batch, contract, *partials, args),
             Kernel::RowDot => dot::run(args),
+            Kernel::SparseMatMul => sparse::run(args),
             Kernel::Conv(attrs) => conv::run(attrs, args),
             Kernel::Gather { axis, size } => gather::run(*axis, *size, args),
             Kernel::Iota { axis } => movement::run_iota(*axis, args),
@@ -317,6 +372,9 @@ impl Kernel {
             Kernel::Compare(func) => elementwise::compare_cycles(*func, operands, chip),
             Kernel::Select => elementwise::select_cycles(operands, chip),
             Kernel::Cast => elementwise::cast_cycles(operands, chip),
+            Kernel::Sigmoid => elementwise::sigmoid_cycles(operands, chip),
+            Kernel::Count => movement::count_cycles(chip),
+            Kernel::Update { axis, .. } => scatter::update_cycles(*axis, operands, chip),
             Kernel::Map(attrs) => map::cycles(attrs, operands, chip),
             Kernel::Broadcast { dims } => movement::broadcast_cycles(dims, operands, chip),
             Kernel::Transpose { perm } => movement::transpose_cycles(perm, operands, chip),
@@ -325,6 +383,7 @@ impl Kernel {
                 matmul::cycles(batch, contract, *partials, operands, chip)
             }
             Kernel::RowDot => dot::cycles(operands, chip),
+            Kernel::SparseMatMul => sparse::cycles(operands, chip),
             Kernel::Conv(attrs) => conv::cycles(attrs, operands, chip),
             Kernel::Gather { axis, .. } => gather::cycles(*axis, operands, chip),
             Kernel::Codelet(codelet) => codelet::cycles(codelet, operands, chip),
@@ -342,13 +401,14 @@ impl Kernel {
     /// none for movement.
     pub fn flops(&self, operands: &[OperandType]) -> u64 {
         match self {
-            Kernel::Unary(_) | Kernel::Binary(_) | Kernel::Compare(_) | Kernel::Select => {
+            Kernel::Unary(_) | Kernel::Sigmoid | Kernel::Binary(_) | Kernel::Compare(_) | Kernel::Select => {
                 operands.last().map_or(0, OperandType::num_elements)
             }
             Kernel::Map(attrs) => map::flops(attrs, operands),
             Kernel::Reduce { .. } => operands[0].num_elements(),
             Kernel::MatMul { batch, contract, .. } => matmul::flops(batch, contract, operands),
             Kernel::RowDot => operands[0].num_elements().saturating_mul(2),
+            Kernel::SparseMatMul => sparse::flops(operands),
             Kernel::Conv(_) => conv::flops(operands),
             Kernel::Codelet(codelet) => codelet.flops(operands),
             Kernel::ReduceWindow { attrs, .. } => window::flops(attrs, operands),
@@ -390,7 +450,8 @@ impl Kernel {
     /// them by how many loops and cases a kernel has.
     pub fn code_bytes(&self) -> u64 {
         match self {
-            Kernel::MatMul { .. } | Kernel::Conv(_) => 1536,
+            Kernel::MatMul { .. } | Kernel::SparseMatMul | Kernel::Conv(_) => 1536,
+            Kernel::Count => 64,
             Kernel::Reduce { .. }
             | Kernel::ReduceWindow { .. }
             | Kernel::Gather { .. }

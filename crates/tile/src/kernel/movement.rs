@@ -5,13 +5,13 @@
 
 use super::cost::{self, Cycles, c};
 use super::values::{self, Sizes, with_int, with_size};
-use super::{Arg, OperandType, VertexCost};
+use super::{Arg, OperandType, VertexCost, same_but_ones};
 use pando_base::DType;
 use pando_machine::Chip;
 
 pub(super) fn check_copy(operands: &[OperandType]) -> Result<(), String> {
     let [input, out] = [operands[0], operands[1]];
-    if (input.dtype.size_bytes(), input.lens) == (out.dtype.size_bytes(), out.lens) {
+    if input.dtype.size_bytes() == out.dtype.size_bytes() && same_but_ones(input.lens, out.lens) {
         return Ok(());
     }
     Err(format!("copies {input} to {out}; both need one shape and types of one size"))
@@ -26,7 +26,10 @@ pub(super) fn check_broadcast(dims: &[u8], operands: &[OperandType]) -> Result<(
         return Err(format!("has {} dims for the input {input}", dims.len()));
     }
     let in_range = dims.iter().all(|&dim| usize::from(dim) < out.lens.len());
-    if !in_range || !are_distinct(dims) {
+    // A length of 1 goes anywhere.
+    let long = dims.iter().zip(input.lens).filter(|&(_, &len)| len != 1);
+    let long: super::Dims = long.map(|(&dim, _)| dim).collect();
+    if !in_range || !are_distinct(&long) {
         return Err(format!("dims {dims:?} are not distinct dimensions of the output {out}"));
     }
     for (&len, &dim) in input.lens.iter().zip(dims) {
@@ -89,8 +92,10 @@ pub(super) fn run_broadcast(dims: &[u8], args: &mut [Arg]) {
     let lens = values::sizes(out.data.shape());
     let source = values::sizes(input.data.shape());
     let mut strides = Sizes::from_elem(0, lens.len());
-    for ((&dim, stride), &len) in dims.iter().zip(values::strides(&source)).zip(&source) {
-        strides[usize::from(dim)] = if len == 1 { 0 } else { stride };
+    for ((&dim, stride), _) in
+        dims.iter().zip(values::strides(&source)).zip(&source).filter(|&(_, &len)| len != 1)
+    {
+        strides[usize::from(dim)] = stride;
     }
     rearrange(input, out, &lens, &strides);
 }
@@ -146,6 +151,25 @@ pub(super) fn fill_cycles(operands: &[OperandType], chip: &Chip) -> VertexCost {
     cost::supervisor(c(around) + c(worker_vectors(out, chip)), 0, chip)
 }
 
+pub(super) fn check_count(operands: &[OperandType]) -> Result<(), String> {
+    let [input, out] = [operands[0], operands[1]];
+    if [input.dtype, out.dtype] != [DType::I32; 2] || input.num_elements() != 1 || out.num_elements() != 1 {
+        return Err(format!("counts from one i32 to another, not from {input} to {out}"));
+    }
+    Ok(())
+}
+
+pub(super) fn run_count(args: &mut [Arg]) {
+    let [input, out] = args else { unreachable!("count has two operands") };
+    let next = values::slice::<i32>(&input.data)[0].wrapping_add(1);
+    values::slice_mut::<i32>(&mut out.data)[0] = next;
+}
+
+/// Section 6.5: "for-loop counter 43".
+pub(super) fn count_cycles(chip: &Chip) -> VertexCost {
+    cost::launched(c(43), chip)
+}
+
 /// Section 6.5: 3 per vector. Assumption: the set-up is that of fill.
 pub(super) fn iota_cycles(operands: &[OperandType], chip: &Chip) -> VertexCost {
     cost::supervisor(c(23) + c(3) * c(worker_vectors(operands[0], chip)), 0, chip)
@@ -159,7 +183,7 @@ fn worker_vectors(out: OperandType, chip: &Chip) -> u64 {
 pub(super) fn broadcast_cycles(dims: &[u8], operands: &[OperandType], chip: &Chip) -> VertexCost {
     let [input, out] = [operands[0], operands[1]];
     let rank = out.lens.len();
-    let source = |dim: usize| dims.iter().position(|&d| usize::from(d) == dim).filter(|&i| input.lens[i] > 1);
+    let source = |dim: usize| (0..dims.len()).find(|&i| usize::from(dims[i]) == dim && input.lens[i] > 1);
     // The trailing dimensions that all repeat, or else that all follow the input.
     let repeats = rank > 0 && source(rank - 1).is_none();
     let follows = |dim: &usize| {

@@ -132,6 +132,22 @@ pub(super) fn cycles(attrs: &ScatterAttrs, operands: &[OperandType], chip: &Chip
     cost::supervisor(slots, copied, chip)
 }
 
+/// What [`Kernel::Update`](super::Kernel::Update) does, as a scatter.
+pub(super) fn update(axis: u8, size: u64) -> ScatterAttrs {
+    ScatterAttrs { combine: None, axis, size, onto: true }
+}
+
+/// "DynamicSlice1D 25 + W(39 + sub(24+2·vecs))", section 6.5, which its update shares.
+///
+/// Assumption: the workers divide the vectors of the row, and every slice outside the axis is a part of its own.
+pub(super) fn update_cycles(axis: u8, operands: &[OperandType], chip: &Chip) -> VertexCost {
+    let row = operands[2];
+    let parts = cost::product(&row.lens[..usize::from(axis)]);
+    let length = cost::product(&row.lens[usize::from(axis)..]);
+    let vectors = cost::per_worker(length.div_ceil(cost::vector_len(row.dtype, chip)), chip);
+    cost::supervisor(c(39) + c(parts) * (c(24) + c(2) * c(vectors)), 25, chip)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

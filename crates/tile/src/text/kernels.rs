@@ -1,7 +1,8 @@
 //! Kernel names and attributes in text: `reduce.sum{axes=[1]}`.
 
 use crate::kernel::{
-    Codelet, ConvAttrs, Dims, Kernel, MapAttrs, MapFn, MapStep, ScanAttrs, ScatterAttrs, WindowAttrs,
+    Codelet, ConvAttrs, ConvMethod, Dims, Kernel, MapAttrs, MapFn, MapStep, ScanAttrs, ScatterAttrs,
+    WindowAttrs,
 };
 use pando_base::lexer::{Cursor, TokenKind};
 use pando_base::random::Distribution;
@@ -24,7 +25,7 @@ pub fn print_attributes(kernel: &Kernel) -> String {
             format!("batch={} contract={} partials={partials}", pairs(batch), pairs(contract))
         }
         Kernel::Conv(attrs) => print_conv(attrs),
-        Kernel::Gather { axis, size } => format!("axis={axis} size={size}"),
+        Kernel::Gather { axis, size } | Kernel::Update { axis, size } => format!("axis={axis} size={size}"),
         Kernel::Codelet(codelet) => codelet.attributes(),
         Kernel::Map(attrs) => print_map(attrs),
         Kernel::Iota { axis } | Kernel::Take { axis } => format!("axis={axis}"),
@@ -58,16 +59,20 @@ pub fn print_attributes(kernel: &Kernel) -> String {
 
 fn print_conv(attrs: &ConvAttrs) -> String {
     format!(
-        "strides={} padding={} dilation={} groups={} partials={}",
+        "strides={} padding={} dilation={} groups={} partials={}{}",
         list(&attrs.strides),
         list(&attrs.padding_low),
         list(&attrs.kernel_dilation),
         attrs.groups,
-        attrs.partials
+        attrs.partials,
+        match attrs.method {
+            ConvMethod::Positions => String::new(),
+            method => format!(" method=\"{}\"", method.name()),
+        }
     )
 }
 
-/// Inputs as lists of dimensions, then steps: `[0,1] [1] binary.add:f32[0,1] fill:f32=2`.
+/// Inputs as lists of dimensions, then steps, and one that is kept: `[0,1] [1] binary.add:f32[0,1] fill:f32=2 keep[0]`.
 fn print_map(attrs: &MapAttrs) -> String {
     let inputs = attrs.inputs.iter().map(|dims| list(dims));
     let steps = attrs.steps.iter().map(|step| {
@@ -77,15 +82,18 @@ fn print_map(attrs: &MapAttrs) -> String {
             _ => format!("{name}:{dtype}{}", list(&step.args)),
         }
     });
-    inputs.chain(steps).collect::<Vec<String>>().join(" ")
+    let kept = attrs.kept.map(|step| format!("keep[{step}]"));
+    inputs.chain(steps).chain(kept).collect::<Vec<String>>().join(" ")
 }
 
 fn parse_map(cursor: &mut Cursor) -> Result<Kernel> {
-    let mut attrs = MapAttrs { inputs: SmallVec::new(), steps: Vec::new() };
+    let mut attrs = MapAttrs { inputs: SmallVec::new(), steps: Vec::new(), kept: None };
     cursor.expect("{")?;
     while !cursor.eat("}") {
         if matches!(cursor.peek(), TokenKind::Punct("[")) {
             attrs.inputs.push(small_numbers(cursor)?);
+        } else if cursor.eat_ident("keep") {
+            attrs.kept = small_numbers::<1>(cursor)?.first().copied();
         } else {
             attrs.steps.push(parse_step(cursor)?);
         }
@@ -103,6 +111,7 @@ fn parse_step(cursor: &mut Cursor) -> Result<MapStep> {
         "compare" => CompareFn::from_name(func).map(MapFn::Compare),
         "select" => Some(MapFn::Select),
         "cast" => Some(MapFn::Cast),
+        "sigmoid" => Some(MapFn::Sigmoid),
         "fill" => Some(MapFn::Value(0.0)),
         _ => None,
     };
@@ -270,7 +279,10 @@ impl Attributes {
             "copy" => Kernel::Copy,
             "select" => Kernel::Select,
             "cast" => Kernel::Cast,
+            "sigmoid" => Kernel::Sigmoid,
+            "count" => Kernel::Count,
             "rowdot" => Kernel::RowDot,
+            "sparse_matmul" => Kernel::SparseMatMul,
             "broadcast" => Kernel::Broadcast { dims: self.dims("dims")? },
             "transpose" => Kernel::Transpose { perm: self.dims("perm")? },
             "matmul" => Kernel::MatMul {
@@ -284,8 +296,10 @@ impl Attributes {
                 kernel_dilation: self.sizes("dilation")?,
                 groups: self.int("groups")?,
                 partials: self.dtype("partials")?,
+                method: self.conv_method()?,
             }),
             "gather" => Kernel::Gather { axis: self.int("axis")?, size: self.int("size")? },
+            "update" => Kernel::Update { axis: self.int("axis")?, size: self.int("size")? },
             "iota" => Kernel::Iota { axis: self.int("axis")? },
             "codelet" => Kernel::Codelet(Box::new(self.codelet()?)),
             "scatter" => Kernel::Scatter(self.scatter(None)?),
@@ -363,6 +377,17 @@ impl Attributes {
             Value::Ints(values) if values.is_empty() => Ok(Pairs::new()),
             _ => Err(self.wrong(name, "a list of pairs such as [1:0]")),
         }
+    }
+
+    fn conv_method(&mut self) -> Result<ConvMethod> {
+        if !self.values.contains_key("method") {
+            return Ok(ConvMethod::default());
+        }
+        let named = match self.take("method")? {
+            Value::Text(name) => ConvMethod::ALL.into_iter().find(|method| method.name() == name),
+            _ => None,
+        };
+        named.ok_or_else(|| self.wrong("method", "\"positions\", \"product\" or \"unfolded\""))
     }
 
     fn codelet(&mut self) -> Result<Codelet> {

@@ -3,9 +3,9 @@
 
 use crate::layers::Convolution;
 use crate::net::Net;
-use crate::recurrent::{Cell, Recurrent};
+use crate::recurrent::Recurrent;
 use pando_base::{ReduceFn, Result};
-use pando_graph::{ReduceWindow, ValueId};
+use pando_graph::{Cell, ReduceWindow, ValueId};
 
 /// Ten levels of price and volume, of bids and of asks.
 const FEATURES: u64 = 40;

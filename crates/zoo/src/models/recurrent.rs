@@ -1,9 +1,9 @@
 //! Stacks of LSTM and GRU layers.
 
 use crate::net::Net;
-use crate::recurrent::{Cell, Recurrent};
+use crate::recurrent::Recurrent;
 use pando_base::Result;
-use pando_graph::ValueId;
+use pando_graph::{Cell, ValueId};
 
 /// `nn.LSTM` or `nn.GRU` under the name `rnn`; as many inputs as hidden units.
 pub(crate) fn build(n: &mut Net, cell: Cell) -> Result<Vec<ValueId>> {

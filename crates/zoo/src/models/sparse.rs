@@ -1,8 +1,8 @@
 //! A layer whose weight matrix is zero but for blocks at places known in advance: as many in each row of blocks.
 
 use crate::net::{Init, Net};
-use pando_base::{DType, Result, Tensor};
-use pando_graph::{Dot, ValueId};
+use pando_base::Result;
+use pando_graph::{Pattern, ValueId};
 
 pub(crate) fn build(n: &mut Net) -> Result<Vec<ValueId>> {
     let block = n.size("block");
@@ -11,22 +11,17 @@ pub(crate) fn build(n: &mut Net) -> Result<Vec<ValueId>> {
     let density = n.size_within("blocks", 1, count.min(1 << 10))?;
     let segment = n.whole("features / block", count, density)?;
     let x = n.input("x", &[batch, features]);
-    let columns: Vec<i128> = columns(count, density, segment).into_iter().map(i128::from).collect();
-    let columns = n.b.constant(Tensor::from_ints(DType::I32, [count, density], &columns));
-    n.b.name(columns, "columns");
-    let blocks = n.reshape(x, &[batch, count, block])?;
-    // [B, rows, blocks of a row, inputs of a block]
-    let gathered = n.b.gather(blocks, columns, 1)?;
-    n.named("gathered", gathered);
+    let places = columns(count, density, segment);
+    let places =
+        places.into_iter().enumerate().map(|(at, column)| (at as u32 / density as u32, column as u32));
+    let pattern = Pattern { rows: features, columns: features, block, places: places.collect() };
     n.scope("fc", |n| {
         let std = (1.0 / (density * block) as f64).sqrt();
         let shape = [count, density, block, block];
         let weight = n.weight("weight", &shape, Init::Normal { mean: 0.0, std })?;
-        let dot = Dot { batch: vec![(1, 0)], contract: vec![(2, 1), (3, 3)], dtype: None };
-        let product = n.b.dot(gathered, weight, dot)?;
-        n.named("product", product);
-        let rows = n.b.transpose(product, &[1, 0, 2])?;
-        let rows = n.reshape(rows, &[batch, features])?;
+        let weight = n.reshape(weight, &[count * density, block, block])?;
+        let rows = n.b.sparse_matmul(x, weight, &pattern)?;
+        n.named("product", rows);
         let bias = n.weight("bias", &[features], Init::Normal { mean: 0.0, std: 0.02 })?;
         let sum = n.plus(rows, bias)?;
         Ok(vec![n.named("", sum)])

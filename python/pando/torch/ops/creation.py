@@ -65,10 +65,19 @@ def arange(c, *args, step=1, **_):
 
 @op("linspace", "logspace")
 def linspace(c, start, end, steps, base=10.0, **_):
-    points = np.linspace(float(start), float(end), steps)
+    points = _linspace(float(start), float(end), steps)
     points = points if c.func._opname == "linspace" else float(base) ** points
     integers = c.out.dtype[0] in "iu"
     return c.g.constant(np.trunc(points).astype(np.int64) if integers else points.astype(np.float32)).to(c.out.dtype)
+
+
+def _linspace(start, end, steps):
+    """From both ends to the middle, each product and sum rounded once, as torch does for f32."""
+    ends = np.float32(start), np.float32(end)
+    step = np.float64((ends[1] - ends[0]) / np.float32(max(steps - 1, 1)))
+    at = np.arange(steps)
+    points = np.where(at < steps // 2, ends[0] + step * at, ends[1] - step * at[::-1])
+    return points.astype(np.float32) if steps > 1 else np.full(steps, ends[0])
 
 
 @op("eye", "eye.m")

@@ -313,8 +313,7 @@ def diagonal_scatter(c, x, source, offset=0, dim1=0, dim2=1):
 @comparison("bucketize.Tensor", "bucketize.Scalar")
 def bucketize(c, x, bounds, *, out_int32=False, right=False):
     x = x if isinstance(x, Value) else c.g.scalar(bounds.dtype, x)
-    below = bounds.le(x.unsqueeze(x.rank)) if right else bounds.lt(x.unsqueeze(x.rank))
-    return below.to(c.out.dtype).sum([below.rank - 1])
+    return _halving(c, bounds, x, right)
 
 
 @op("searchsorted.Tensor")
@@ -323,10 +322,25 @@ def searchsorted(c, bounds, x, *, out_int32=False, right=False, side=None, sorte
     bounds = bounds if sorter is None else gather_along(bounds, bounds.rank - 1, sorter)
     common = bounds.dtype if bounds.is_float or not x.is_float else x.dtype
     bounds, x = bounds.to(common), x.to(common)
-    edges = bounds if bounds.rank == 1 else bounds.unsqueeze(bounds.rank - 1)
-    wide = x.unsqueeze(x.rank)
+    if bounds.rank == 1:
+        return _halving(c, bounds, x, right)
+    edges, wide = bounds.unsqueeze(bounds.rank - 1), x.unsqueeze(x.rank)
     below = edges.le(wide) if right else edges.lt(wide)
     return below.to(c.out.dtype).sum([below.rank - 1])
+
+
+def _halving(c, bounds, x, right):
+    """Torch's search, which halves an interval: bounds that are not sorted give what it gives, too."""
+    count = bounds.shape[0]
+    first = c.g.full("i32", x.shape, 0)
+    end = c.g.full("i32", x.shape, count)
+    for _ in range(count.bit_length()):
+        middle = (first + end) / 2
+        at_middle = bounds.gather(middle.minimum(count - 1), 0)
+        goes_right = (at_middle.gt(x) if right else at_middle.ge(x)).logical_not() & first.lt(end)
+        end = goes_right.select(end, first.lt(end).select(middle, end))
+        first = goes_right.select(middle + 1, first)
+    return first.to(c.out.dtype)
 
 
 @arithmetic("histc")

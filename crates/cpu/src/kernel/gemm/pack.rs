@@ -34,10 +34,30 @@ impl Source {
         }
     }
 
+    /// The first columns of a row.
+    ///
+    /// # Safety
+    /// The elements lie in memory.
+    #[inline(always)]
+    pub(super) unsafe fn read_row(&self, row: usize, to: &mut [f32]) {
+        // SAFETY: as stated.
+        unsafe {
+            if let (DType::F32, 1) = (self.dtype, self.column) {
+                let from = self.address.cast::<f32>().offset(row as isize * self.row);
+                std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len());
+                return;
+            }
+            for (column, to) in to.iter_mut().enumerate() {
+                *to = self.read(row, column);
+            }
+        }
+    }
+
     /// An integer of 8 or 32 bits.
     ///
     /// # Safety
     /// The element lies in memory.
+    #[inline(always)]
     pub(super) unsafe fn read_int(&self, row: usize, column: usize) -> i32 {
         let offset = row as isize * self.row + column as isize * self.column;
         // SAFETY: as stated.

@@ -8,6 +8,9 @@ use crate::kernel::gemm::{RowSplit, split_rows};
 const PANELS: usize = 6;
 /// Rows of a block where B is packed already, so that a block of results stays in L2 too.
 const ROWS: usize = 252;
+/// As these, on a unit for tiles (see `unit.rs`).
+const UNIT_PANELS: usize = 24;
+const UNIT_ROWS: usize = 128;
 
 /// Tiles of rows that make up for packing the right side again.
 const ROW_TILES: usize = 16;
@@ -55,8 +58,10 @@ impl Blocks {
             _ => (gemm.n.div_ceil(panel), &|units: usize| units * panel),
         };
         let tiles = gemm.split().tiles;
+        let on_unit = gemm.tiles.granule > 1;
+        let (panels, rows) = if on_unit { (UNIT_PANELS, UNIT_ROWS) } else { (PANELS, ROWS) };
         let row_blocks = match gemm.right {
-            Right::Packed => split_rows(tiles, ROWS / gemm.tiles.rows),
+            Right::Packed => split_rows(tiles, rows / gemm.tiles.rows),
             // A side that is not packed yet is packed for every block: rather few blocks of rows than narrow ones of
             // columns, for which the left side is read again.
             Right::Strided(_) if threads > 1 => {
@@ -71,7 +76,7 @@ impl Blocks {
         let most = units.div_ceil(wanted.min(units)).max(1);
         // The least half panels in all; of equals the largest block.
         let cost = |per: usize| units.div_ceil(per) * width_of(per).div_ceil(panel / 2);
-        let fits = |per: &usize| *per == 1 || width_of(*per) <= PANELS * panel;
+        let fits = |per: &usize| *per == 1 || width_of(*per) <= panels * panel;
         let best = (1..=most).rev().filter(fits).min_by_key(|&per| cost(per)).unwrap_or(1);
         Blocks { row_blocks, units: best, column_blocks: units.div_ceil(best) }
     }

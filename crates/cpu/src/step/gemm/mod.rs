@@ -3,7 +3,7 @@
 //! tile ([`product`]), and the elementwise work that follows is done there ([`Gemm::epilogue`]).
 //!
 //! All threads share the blocks of results; nothing is packed for all of them beforehand. Sums run over k in
-//! the same order whatever the number of threads: blocks of [`K_BLOCK`], each summed in registers.
+//! the same order whatever the number of threads: passes ([`Tiles::pass`]), each summed in registers.
 //!
 //! The floor is the multiply-add units (see `kernel/gemm`); with few rows it is reading the right side from
 //! memory once.
@@ -13,6 +13,7 @@
 mod blocks;
 mod finish;
 mod product;
+mod unit;
 
 pub use blocks::Block;
 pub use finish::Results;
@@ -27,10 +28,7 @@ use crate::view::{Sizes, Strides, View};
 use blocks::Blocks;
 use pando_base::DType;
 
-/// Steps of k per pass. A tile of A (14 × 768 f32, 42 KiB) streams from L2 well enough, and results are read
-/// and written once for every 768 steps: 114 GFLOP/s where 384 steps gave 111.
-pub const K_BLOCK: usize = 768;
-/// As [`K_BLOCK`], for integers: 256 products of 8-bit numbers (255 × 255 at most) stay below 2^24.
+/// Steps of k per pass, for integers in f32: 256 products of 8-bit numbers (255 × 255 at most) stay below 2^24.
 pub const INTEGER_BLOCK: usize = 256;
 
 /// Where a side of the product is: strides of its matrices, and of the batch they form.
@@ -65,6 +63,8 @@ pub struct Gemm {
     pub left: Left,
     pub right: Right,
     pub tiles: &'static Tiles,
+    /// Of f32, for rows that `tiles` cannot take.
+    pub plain: &'static Tiles,
     /// Operands are integers of 8 bits: each block of k is summed in f32, where it is exact
     /// ([`INTEGER_BLOCK`]), and blocks are added as i32. The epilogue's first input is then i32.
     pub integers: bool,
@@ -76,11 +76,7 @@ pub struct Gemm {
 
 impl Gemm {
     pub fn k_block(&self) -> usize {
-        match (self.integers, self.tiles.pairs) {
-            (true, _) => INTEGER_BLOCK,
-            (_, Some(_)) => 2 * K_BLOCK,
-            _ => K_BLOCK,
-        }
+        if self.integers { INTEGER_BLOCK } else { self.tiles.pass() }
     }
 
     pub fn split(&self) -> RowSplit {

@@ -7,7 +7,7 @@
 use super::{Block, Gemm, Left, Right};
 use crate::exec::{Line, Memory};
 use crate::kernel::gemm::{
-    Source, Tile, copy_few, copy_pairs, copy_row, copy_rows, pack_a, pack_b, prefetch,
+    Source, Tile, Word, copy_few, copy_row, copy_rows, copy_words, pack_a, pack_b, prefetch,
 };
 use crate::step::windows::Windows;
 use crate::view::View;
@@ -16,8 +16,6 @@ use std::cell::RefCell;
 
 /// Rows this many f32 apart share their sets in the L1 cache: more than eight throw each other out.
 const ALIAS: isize = 1024;
-/// Distance of rows of A in a room: no multiple of [`ALIAS`].
-const ROOM_ROW: usize = super::K_BLOCK + 16;
 /// Bytes of a right side that stay in L2 beside all else, panels or not.
 const SMALL_RIGHT: usize = 128 << 10;
 
@@ -41,6 +39,8 @@ pub struct Rooms {
     /// Of attention.
     pub scores: Lines,
     pub weights: Lines,
+    /// Of rows and panels that become f32 again.
+    pub plain: Lines,
 }
 
 thread_local! {
@@ -118,6 +118,10 @@ pub unsafe fn run_block(
     c: *mut f32,
     stride: usize,
 ) {
+    if gemm.tiles.granule > 1 {
+        // SAFETY: passed on.
+        return unsafe { super::unit::run_block(gemm, block, (left, right), rooms, c, stride) };
+    }
     let panel = gemm.tiles.columns;
     let mut begin = 0;
     loop {
@@ -145,12 +149,15 @@ pub unsafe fn run_block(
             let kernel = gemm.tiles.kernels[height - 1];
             for (index, first) in (0..block.wide.1).step_by(panel).enumerate() {
                 let tile = Tile {
-                    k: gemm.tiles.steps(k),
+                    k: gemm.tiles.words(k),
+                    rows: height,
                     a: rows.0,
                     a_row: rows.1,
                     a_step: rows.2,
+                    a_part: 0,
                     b: panels.address.wrapping_add(index * panels.panel),
                     b_step: panels.step,
+                    b_part: 0,
                     c: c.wrapping_add((row - block.rows.0) * stride + first),
                     c_row: stride,
                     columns: panel.min(block.wide.1 - first),
@@ -176,7 +183,7 @@ pub unsafe fn run_block(
 fn packed_together(gemm: &Gemm, left: &LeftSide) -> Option<Source> {
     let LeftSide::Strided(source) = *left else { return None };
     let transposed = source.row == 1 && source.column > 1 && source.dtype == DType::F32;
-    (transposed && gemm.tiles.pairs.is_none() && worth_a_copy(gemm)).then_some(source)
+    (transposed && gemm.tiles.word == Word::F32 && worth_a_copy(gemm)).then_some(source)
 }
 
 /// Whether a tile is read so often that it should lie well.
@@ -224,32 +231,47 @@ unsafe fn rows(
         // SAFETY: the tile lies in the operand.
         LeftSide::Strided(source) => unsafe { source.at(row, begin) },
     };
-    if let Some(pairs) = gemm.tiles.pairs {
-        let to = room(lines, gemm.tiles.rows * ROOM_ROW);
+    let distance = gemm.tiles.pass_words + 16;
+    if gemm.tiles.word != Word::F32 {
+        if let Some(tile) = words_in_place(gemm, source, k) {
+            return tile;
+        }
+        let to = room(lines, gemm.tiles.rows * distance);
         // SAFETY: the tile lies in the operand; the room is ours and large enough.
-        unsafe { copy_pairs(source, pairs, height, k, to, ROOM_ROW) };
-        return (to, ROOM_ROW as isize, 1);
+        unsafe { copy_words(source, gemm.tiles, height, k, to, distance) };
+        return (to, distance as isize, 1);
     }
     let near = |along: isize, across: isize| along == 1 && (across % ALIAS != 0 || !worth_a_copy(gemm));
     let direct = near(source.column, source.row) || near(source.row, source.column);
     if source.dtype == DType::F32 && (direct || k == 1 || height == 1) {
         return (source.address.cast(), source.row, source.column);
     }
-    let to = room(lines, gemm.tiles.rows * ROOM_ROW);
+    let to = room(lines, gemm.tiles.rows * distance);
     // SAFETY: the tile lies in the operand; the room is ours and large enough.
     unsafe {
         if source.column == 1 {
-            copy_rows(source, height, k, to, ROOM_ROW);
-            return (to, ROOM_ROW as isize, 1);
+            copy_rows(source, height, k, to, distance);
+            return (to, distance as isize, 1);
         }
         pack_a(source, height, k, to);
     }
     (to, 1, height as isize)
 }
 
+/// A tile whose elements are words as they lie: of 16 or 8 bits, neighbouring steps neighbours, whole words.
+fn words_in_place(gemm: &Gemm, source: Source, k: usize) -> Option<(*const f32, isize, isize)> {
+    let word = gemm.tiles.word;
+    let same = matches!((word, source.dtype), (Word::Bf16, DType::BF16) | (Word::I8, DType::U8));
+    let row = source.row / word.steps() as isize;
+    let whole = k.is_multiple_of(word.steps()) && source.row % word.steps() as isize == 0;
+    let far = row % ALIAS != 0 || !worth_a_copy(gemm);
+    let fits = same && whole && far && source.column == 1 && source.address.cast::<f32>().is_aligned();
+    fits.then_some((source.address.cast(), row, 1))
+}
+
 struct Panels {
     address: *const f32,
-    /// Distances of panels and steps.
+    /// Distances of panels and words.
     panel: usize,
     step: isize,
 }
@@ -279,10 +301,10 @@ unsafe fn panels(
     let mut target = || room(lines, block.wide.1.div_ceil(panel) * panel * k.max(1));
     match right {
         RightSide::Packed(address) => {
-            let panels = block.wide.0 / panel;
-            let (all, before) = (gemm.tiles.steps(gemm.k), gemm.tiles.steps(begin));
-            let address = address.wrapping_add((panels * all + before) * panel);
-            Panels { address, panel: all * panel, step: panel as isize }
+            let (panels, step) = (block.wide.0 / panel, gemm.tiles.step_words());
+            let (all, before) = (gemm.tiles.words(gemm.k), gemm.tiles.words(begin));
+            let address = address.wrapping_add((panels * all + before) * step);
+            Panels { address, panel: all * step, step: step as isize }
         }
         RightSide::Strided(source) if is_direct(gemm, source) => {
             // SAFETY: the block lies in the operand.

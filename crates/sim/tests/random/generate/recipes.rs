@@ -4,7 +4,7 @@ use super::Generator;
 use super::computes::Use;
 use super::layouts::Kind;
 use pando_base::DType;
-use pando_tile::kernel::{Codelet, ConvAttrs};
+use pando_tile::kernel::{Codelet, ConvAttrs, ConvMethod};
 use pando_tile::{
     Axis, Copy, CopyMap, Grid, Group, Init, Kernel, Layout, Operand, Part, Region, Role, Span, Step, VarId,
 };
@@ -71,6 +71,7 @@ impl Generator {
             kernel_dilation: attribute(|s| s.dilation),
             groups: 1,
             partials: DType::F32,
+            method: ConvMethod::Positions,
         });
         let labels =
             |first: [Option<usize>; 2]| first.into_iter().chain(field.iter().map(|_| None)).collect();

@@ -4,14 +4,18 @@
 //! - 1×1 and n×1 on the matrix unit, and horizontal MAC on the vector unit: any convolution;
 //! - SLIC and vertical MAC: groups of few channels in f16; outer product: single input channels.
 //!
+//! Where a plan makes one product of channels and kernel positions, the 1×1 vertex or horizontal MAC, and writing the
+//! windows at the planner's rate "bytes·5/3 ÷ elemBytes" of rearranging before a convolution (section 6.5).
+//!
 //! Assumptions: workers split the field into runs of equal length, whose number of rows is the average;
 //! outputs whose window sticks out of the input cost as much as the others; n×1 in f8 is priced by the
 //! formula of f16 at the rate of f8; and the vertices for which section 6.1 names the inner loop but not what
 //! is around it (HMAC, SLIC, VMAC) take that from n×1 and HMAC, see `worker` and `vector_unit`.
 
+use super::unfolded;
 use crate::kernel::amp::{self, Format, Product, Unit};
 use crate::kernel::cost::{self, Cycles, c};
-use crate::kernel::{ConvAttrs, OperandType, VertexCost};
+use crate::kernel::{ConvAttrs, ConvMethod, OperandType, VertexCost};
 use pando_base::DType;
 use pando_machine::Chip;
 
@@ -50,6 +54,14 @@ pub fn cycles(attrs: &ConvAttrs, operands: &[OperandType], chip: &Chip) -> Verte
     }
     let problem = Problem::new(attrs, [input, weights, out], chip);
     let unit = Unit::of(chip, input.dtype, attrs.partials);
+    match attrs.method {
+        ConvMethod::Positions => {}
+        ConvMethod::Product => return cost::launched(problem.as_product(unit.as_ref(), input.dtype), chip),
+        ConvMethod::Unfolded => {
+            let writing = c(unfolded::window_elements(operands)) * c(5) / c(3);
+            return cost::launched(problem.as_product(unit.as_ref(), input.dtype) + writing, chip);
+        }
+    }
     let candidates = [
         unit.as_ref().and_then(|unit| problem.one_by_one(unit)),
         unit.as_ref().map(|unit| problem.n_by_one(unit)),
@@ -81,6 +93,15 @@ pub fn horizontal_product(product: &Product, input: DType, partials: DType, chip
 }
 
 impl<'a> Problem<'a> {
+    /// One product over channels and kernel positions, on whichever unit is faster.
+    fn as_product(&self, unit: Option<&Unit>, input: DType) -> Cycles {
+        let inputs = self.inputs.saturating_mul(self.kernel());
+        let product = Product { groups: self.groups, rows: self.field(), inputs, outputs: self.outputs };
+        let partials = if self.half_partials { DType::F16 } else { DType::F32 };
+        let horizontal = horizontal_product(&product, input, partials, self.chip);
+        unit.map_or(horizontal, |unit| amp::product_cycles(unit, &product, self.chip).min(horizontal))
+    }
+
     fn new(attrs: &ConvAttrs, [input, weights, out]: [OperandType; 3], chip: &'a Chip) -> Self {
         let rank = weights.lens.len();
         let out_lens = &out.lens[out.lens.len() - rank..];

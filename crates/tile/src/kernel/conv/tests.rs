@@ -16,6 +16,7 @@ fn attrs(strides: &[u64], padding: &[u64], dilation: &[u64], groups: u64) -> Con
         kernel_dilation: SmallVec::from_slice(dilation),
         groups,
         partials: DType::F32,
+        method: ConvMethod::Positions,
     }
 }
 

@@ -109,6 +109,12 @@ fn float_unary_loop(func: UnaryFn, half: bool, vector: u64) -> Loop {
     }
 }
 
+/// "10/2 | 6/4"; bf16 goes by f32.
+fn sigmoid_loop(dtype: DType, chip: &Chip) -> Loop {
+    let column = Column::of(dtype);
+    Loop::new(if column == Column::F16 { 6 } else { 10 }, float_vector(column, chip))
+}
+
 fn binary_loop(func: BinaryFn, dtype: DType, chip: &Chip) -> Loop {
     match Column::of(dtype) {
         Column::Bool => logical_loop(),
@@ -187,6 +193,7 @@ pub fn loop_slots(kernel: &Kernel, operands: &[OperandType], chip: &Chip) -> Cyc
     let out = operands[operands.len() - 1];
     let inner = match kernel {
         Kernel::Unary(func) => unary_loop(*func, out.dtype, chip),
+        Kernel::Sigmoid => sigmoid_loop(out.dtype, chip),
         Kernel::Binary(func) => binary_loop(*func, out.dtype, chip),
         Kernel::Compare(func) => compare_loop(*func, operands[0].dtype),
         Kernel::Select => Loop::new(5, 1),
@@ -201,6 +208,11 @@ pub fn unary_cycles(func: UnaryFn, operands: &[OperandType], chip: &Chip) -> Ver
     let out = operands[1];
     let before = if func == UnaryFn::Exp { 33 } else { 17 };
     looped(unary_loop(func, out.dtype, chip), out, before, 20, chip)
+}
+
+/// As a unary operation.
+pub fn sigmoid_cycles(operands: &[OperandType], chip: &Chip) -> VertexCost {
+    looped(sigmoid_loop(operands[1].dtype, chip), operands[1], 17, 20, chip)
 }
 
 /// BinaryOp1D: `W(29 f32 | 26 f16 + loops) + 11`.

@@ -25,6 +25,10 @@ pub fn unary<T: Float>(func: UnaryFn, x: &[T], y: &mut [T]) {
     }
 }
 
+pub fn sigmoid<T: Float>(x: &[T], y: &mut [T]) {
+    map(x, y, |x| 1.0 / (1.0 + libm::expf(-x)));
+}
+
 fn map<T: Float>(x: &[T], y: &mut [T], f: impl Fn(f32) -> f32) {
     y.iter_mut().zip(x).for_each(|(y, x)| *y = T::from_f32(f(x.to_f32())));
 }

@@ -14,7 +14,7 @@ use super::{Arg, OperandType};
 use pando_base::{BinaryFn, CompareFn, DType, UnaryFn};
 
 pub(super) use cycles::{
-    binary_cycles, cast_cycles, compare_cycles, loop_slots, select_cycles, unary_cycles,
+    binary_cycles, cast_cycles, compare_cycles, loop_slots, select_cycles, sigmoid_cycles, unary_cycles,
 };
 pub(super) use float::{maximum, minimum};
 
@@ -104,6 +104,13 @@ pub(super) fn run_unary(func: UnaryFn, args: &mut [Arg]) {
             int::unary(func, values::slice::<T>(&input.data), values::slice_mut::<T>(&mut out.data))
         });
     }
+}
+
+pub(super) fn run_sigmoid(args: &mut [Arg]) {
+    let [input, out] = args else { unreachable!("sigmoid has two operands") };
+    with_float!(out.data.dtype(), T => {
+        float::sigmoid(values::slice::<T>(&input.data), values::slice_mut::<T>(&mut out.data))
+    });
 }
 
 pub(super) fn run_binary(func: BinaryFn, args: &mut [Arg]) {

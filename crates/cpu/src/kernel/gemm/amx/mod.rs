@@ -1,0 +1,82 @@
+//! Products on the processor's unit for tiles (AMX): bf16 with f32 sums, and bytes with i32 sums. f32 goes there
+//! as sums of up to three bf16 (`words.rs`). Kernels are written over [`unit::Unit`], whose second implementation
+//! (`emulation.rs`) runs anywhere.
+//!
+//! The processor's unit is used only if it exists, the system saves its registers, the process may have them, and
+//! products on it are the emulation's (`check.rs`): a few milliseconds, once in a process, where there is a unit.
+//!
+//! The floor is the unit: Intel documents 1024 operations of bf16 a cycle (a product of registers in 16), 16 times
+//! what the AVX-512 units of such a core do in f32. So two parts (3 products) leave 5.3 times, three (6) 2.7.
+
+#![allow(unsafe_code)]
+
+mod check;
+mod emulation;
+mod kernel;
+#[cfg(target_arch = "x86_64")]
+mod processor;
+mod unit;
+
+pub use check::{Found, found, is_there, three_parts_pay};
+
+use super::{Session, TileLoop, Tiles, Word};
+use crate::isa::TileUnit;
+use emulation::Emulation;
+use unit::{SIDE, Unit};
+
+/// Words of k in a pass: 32 rows of one part of A are 48 KiB, what an L1 cache of a core with such a unit has;
+/// three parts and a panel of B stay in L2.
+const PASS_WORDS: usize = 384;
+
+const fn tiles_of<U: Unit>(kernels: &'static [TileLoop], word: Word, parts: usize) -> Tiles {
+    Tiles {
+        rows: 2 * SIDE,
+        columns: 2 * SIDE,
+        kernels,
+        word,
+        half: false,
+        parts,
+        granule: SIDE,
+        pass_words: PASS_WORDS,
+        session: Some(Session { begin: U::begin, end: U::end }),
+    }
+}
+
+/// By parts of bf16, then bytes.
+struct Set([Tiles; 4]);
+
+macro_rules! set_of {
+    ($unit:ty) => {
+        Set([
+            tiles_of::<$unit>(&[kernel::bf16::<$unit, 1> as TileLoop; 2 * SIDE], Word::Bf16, 1),
+            tiles_of::<$unit>(&[kernel::bf16::<$unit, 2> as TileLoop; 2 * SIDE], Word::Bf16, 2),
+            tiles_of::<$unit>(&[kernel::bf16::<$unit, 3> as TileLoop; 2 * SIDE], Word::Bf16, 3),
+            tiles_of::<$unit>(&[kernel::bytes::<$unit> as TileLoop; 2 * SIDE], Word::I8, 1),
+        ])
+    };
+}
+
+static EMULATED: Set = set_of!(Emulation);
+#[cfg(target_arch = "x86_64")]
+static PROCESSOR: Set = set_of!(processor::Processor);
+
+fn set(unit: TileUnit) -> Option<&'static Set> {
+    match unit {
+        TileUnit::None => None,
+        TileUnit::Emulated => Some(&EMULATED),
+        #[cfg(target_arch = "x86_64")]
+        TileUnit::Processor => Some(&PROCESSOR),
+        #[cfg(not(target_arch = "x86_64"))]
+        TileUnit::Processor => None,
+    }
+}
+
+/// The tiles over sums of so many bf16, from 1 to 3.
+pub fn bf16_tiles(unit: TileUnit, parts: usize) -> Option<&'static Tiles> {
+    Some(&set(unit)?.0[parts - 1])
+}
+
+/// The tiles over bytes: unsigned ones on the left, signed ones on the right.
+pub fn byte_tiles(unit: TileUnit) -> Option<&'static Tiles> {
+    Some(&set(unit)?.0[3])
+}
