@@ -117,7 +117,10 @@ fn with(change: &Change, args: &ProfileArgs) -> Option<(ProfileArgs, String)> {
         Change::IoTiles { tiles, iterations } => {
             (options.io_tiles, options.iterations) = (tiles, Some(iterations));
         }
-        Change::Stages(stages) => changed.stages = stages,
+        Change::Stages(stages) => {
+            changed.stages = stages;
+            changed.stage_ends.clear();
+        }
         Change::MicroBatch(items) => match batch_in_name(&args.model.model.to_string_lossy(), items) {
             Some(name) => {
                 typed = name.clone();

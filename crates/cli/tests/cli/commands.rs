@@ -184,7 +184,9 @@ fn not_fitting_is_an_answer() {
     ]);
     let result = json(&run);
     assert_eq!((run.status, &result["fits"]), (1, &Value::Bool(false)));
-    assert_eq!(result["fit"]["largest"].as_array().unwrap().len(), 10);
+    let largest = result["fit"]["largest"].as_array().unwrap();
+    assert!((1..=10).contains(&largest.len()), "{largest:?}");
+    assert!(largest.is_sorted_by_key(|var| std::cmp::Reverse(var["bytes"].as_u64())), "{largest:?}");
     assert!(!result["suggestions"].as_array().unwrap().is_empty());
     assert!(result["fit"]["over_bytes"].as_u64().unwrap() > 0);
     assert!(!result["fit"]["remedy"].as_str().unwrap().is_empty());
@@ -514,7 +516,9 @@ fn a_training_step_updates_its_state_in_place() {
     // Backward is two products where forward is one, but for the first layer's input.
     assert!((2.0..4.0).contains(&ratio), "{ratio}");
     assert_eq!(training["replicas"], 1);
-    assert!(training["memory"]["always_live"].as_u64() > inference["memory"]["always_live"].as_u64());
+    // State is spread over other tiles than code: all of them together hold more.
+    let mean_used = |result: &serde_json::Value| result["memory"]["mean_used"].as_f64().unwrap();
+    assert!(mean_used(&training) > mean_used(&inference));
     let exact = training["exact"].as_array().unwrap();
     // One output; four weights with two moments each; one count of steps.
     assert_eq!(exact.len(), 1 + 4 * 3 + 1);
