@@ -137,8 +137,8 @@ class TrainingPrograms:
     def _param(self, graph, read, name):
         if name not in read:
             tensor = self.state[name]
-            shown = symbol(name.replace("~", "."))
-            read[name] = graph.param(f"state.{shown}", graph_type(tensor.dtype), tuple(tensor.shape))
+            shown = self._built.compilation.capture.unique(symbol(f"state.{name.replace('~', '.')}"))
+            read[name] = graph.param(shown, graph_type(tensor.dtype), tuple(tensor.shape))
         return read[name]
 
     def _scale(self, graph, read):

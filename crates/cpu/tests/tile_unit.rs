@@ -81,13 +81,13 @@ fn products_of_all_sizes() {
 }
 
 fn normal(seed: u64, i: usize) -> f64 {
-    f64::from(random::normal(seed, i as u64))
+    random::normal(seed, i as u64)
 }
 
 /// Data by name: of mixed signs, of one, of magnitudes far apart, sums that cancel.
 fn data([m, n, k]: [usize; 3]) -> Vec<(&'static str, Tensor, Tensor)> {
     let scale = |i: usize, step: usize| ((i * step % 61) as f64 - 30.0).exp2();
-    let pair = |i: usize| if i % 2 == 0 { 1.0 } else { -1.0 };
+    let pair = |i: usize| if i.is_multiple_of(2) { 1.0 } else { -1.0 };
     vec![
         ("normal", tensor([m, k], |i| normal(1, i)), tensor([k, n], |i| normal(2, i))),
         ("positive", tensor([m, k], |i| normal(3, i).abs()), tensor([k, n], |i| normal(4, i).abs())),

@@ -164,3 +164,7 @@ pub fn not_differentiable(op: &str, why: &str) -> Error {
 pub fn no_channels(ty: &TensorType) -> Error {
     Error::new(format!("{ty} has no channels to normalize; give it the form [N, C, …]"))
 }
+
+pub fn no_stochastic_rounding(dtype: impl Display) -> Error {
+    Error::new(format!("stochastic rounding is from f32 to f16 or bf16; {dtype} is neither"))
+}

@@ -21,7 +21,9 @@ mod types;
 mod validate;
 
 pub use bind::bind_dims;
-pub use builder::{Buckets, Builder, Cell, Layer, Pattern, is_sparse_matmul, rebuild, same_body};
+pub use builder::{
+    Buckets, Builder, Cell, Layer, Pattern, is_sparse_matmul, is_stochastic_rounding, rebuild, same_body,
+};
 pub use consts::{Const, ConstData};
 pub use eval::{EvalOptions, eval, eval_wide, eval_with, wide, wide_values};
 pub use expanded::check_expanded_size;

@@ -89,7 +89,14 @@ pub struct Compiled {
     pub fit: Fit,
 }
 
-/// Compiles the function named `main`. Every unsupported operation is reported in one error.
+/// Where operations may take all that the options allow and the whole does not fit, they get this share of it.
+///
+/// Assumption: a twentieth is 19 KiB of a Mk2's tile at the default; the documentation advises against less than 5 %
+/// of a tile for a single operation (poplar.md section 3.3).
+const FRUGAL_SHARE: f64 = 0.05;
+
+/// Compiles the function named `main`. Every unsupported operation is reported in one error. What does not fit, but
+/// would with less memory for operations, is planned so.
 pub fn compile(module: &Module, machine: &Machine, options: &Options) -> Result<Compiled> {
     compile_in_passes(module, machine, options, |_| {})
 }
@@ -105,16 +112,41 @@ pub fn compile_in_passes(
     let mut module = prepare(module, machine, options)?;
     supported(&module)?;
     own_state(&mut module, &options.state);
-    let working = without_io_tiles(&module, machine, options)?;
+    let compiled = compile_planned(&module, machine, options, &pass)?;
+    if compiled.fit.fits || compiled.fit.over_bytes > temporaries(&compiled.emitted.program, &compiled.fit) {
+        return Ok(compiled);
+    }
+    let proportion = options.available_memory_proportion * FRUGAL_SHARE;
+    let frugal = Options { available_memory_proportion: proportion, ..options.clone() };
+    let again = compile_planned(&module, machine, &frugal, &pass)?;
+    Ok(if again.fit.fits { again } else { compiled })
+}
+
+/// Bytes of temporaries among the largest variables of the fullest tile.
+fn temporaries(program: &pando_tile::Program, fit: &Fit) -> u64 {
+    let is_temporary = |name: &str| {
+        let mut vars = program.vars.values();
+        vars.any(|var| var.name == name && var.role == pando_tile::Role::Temp)
+    };
+    fit.largest.iter().filter(|used| is_temporary(&used.name)).map(|used| used.bytes).sum()
+}
+
+fn compile_planned(
+    module: &Module,
+    machine: &Machine,
+    options: &Options,
+    pass: &impl Fn(&str),
+) -> Result<Compiled> {
+    let working = without_io_tiles(module, machine, options)?;
     pass("compiling: planning layouts and methods");
-    let plan = plan(&module, &working, options)?;
+    let plan = plan(module, &working, options)?;
     pass("compiling: emitting the tile program");
-    let emitted = emit(&module, &plan, machine, options);
+    let emitted = emit(module, &plan, machine, options);
     check_kernels(&emitted.program)?;
     pass("compiling: placing variables");
     let placed = place(&emitted.program, machine);
     let fit = fit(&emitted.program, machine, &placed, Origin::Model);
-    Ok(Compiled { module, plan, emitted, placed, fit })
+    Ok(Compiled { module: module.clone(), plan, emitted, placed, fit })
 }
 
 /// The machine with the tiles that work.

@@ -7,7 +7,10 @@ use crate::fold::folded;
 use crate::rewrite::{simpler, without_unused};
 use crate::sparse::{Target, in_buckets};
 use pando_base::{DType, Id, Result, SideTable};
-use pando_graph::{Func, FuncId, Module, Node, Op, ReduceWindow, ValueDef, ValueId, check_expanded_size};
+use pando_graph::{
+    Func, FuncId, Module, Node, Op, ReduceWindow, ValueDef, ValueId, check_expanded_size,
+    is_stochastic_rounding,
+};
 use pando_machine::Machine;
 use rustc_hash::FxHashMap;
 
@@ -108,6 +111,13 @@ impl Inliner<'_> {
         operands: &[ValueId],
         target: &mut Func,
     ) -> Option<ValueId> {
+        if self.goal.is_some() && is_stochastic_rounding(self.module, &self.module.funcs[callee]) {
+            let func = self.func(callee);
+            self.out.funcs[func].composite = self.module.funcs[callee].composite.clone();
+            let ty = self.out.funcs[func].ty(self.out.funcs[func].results[0]).clone();
+            let new = target.push_node(Op::Call(func), operands.iter().copied(), [ty]);
+            return Some(target.nodes[new].results[0]);
+        }
         let goal = self.goal.as_ref()?;
         let (func, operands) = in_buckets(self.module, callee, node, operands, &mut self.out, target, goal)?;
         let result = self.out.funcs[func].results[0];

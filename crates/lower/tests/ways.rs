@@ -4,9 +4,9 @@
 
 mod common;
 
-use pando_base::{DType, Tensor};
+use pando_base::{BinaryFn, DType, Tensor};
 use pando_graph::testing::compare;
-use pando_graph::{Builder, Cell, Layer, Pattern, TensorType};
+use pando_graph::{Builder, Cell, Dot, Layer, Pattern, TensorType};
 use pando_lower::{Options, compile, print_plan};
 use pando_tile::Step;
 
@@ -264,4 +264,48 @@ fn sparse_products_are_split_into_bands() {
         b.end(&[y]);
         check(&pando_graph::print(&b.finish()), 16, "split columns=4 batch=2 rows=2");
     }
+}
+
+/// Products rounded stochastically: the very values of the composite's body, one vertex a tile.
+#[test]
+fn stochastic_rounding_is_the_composites() {
+    let mut b = Builder::new();
+    b.begin("main");
+    let x = b.param("x", TensorType::new(DType::F16, [6u64, 8]));
+    let w = b.param("w", TensorType::new(DType::F16, [8u64, 40]));
+    let dot = Dot { contract: vec![(1, 0)], dtype: Some(DType::F32), ..Dot::default() };
+    let product = b.dot(x, w, dot).unwrap();
+    let third = b.binary_scalar(BinaryFn::Div, product, 3.0).unwrap();
+    let seed = b.constant(Tensor::from_f64(DType::U32, [2], &[7.0, 1.0]));
+    let rounded = [DType::F16, DType::BF16].map(|dtype| b.round_stochastically(third, dtype, seed).unwrap());
+    let main = b.end(&rounded);
+    let module = b.finish();
+    let machine = common::spreading_machine(8);
+    let options = Options { min_tile_bytes: 1, ..Options::default() };
+    let compiled = compile(&module, &machine, &options).unwrap();
+    common::assert_sound(&compiled, &machine, "rounding");
+    let sets = compiled.emitted.program.compute_sets.values();
+    let kernels: Vec<String> = sets.map(|set| set.groups[0].kernel.name()).collect();
+    assert_eq!(kernels.iter().filter(|name| *name == "round").count(), 2, "{kernels:?}");
+    assert!(kernels.iter().all(|name| !name.starts_with("random")), "{kernels:?}");
+    let args = [values(0, DType::F16, [6, 8].into()), values(1, DType::F16, [8, 40].into())];
+    let expected = pando_graph::eval(&module, main, &args).unwrap();
+    let actual = common::simulate(&compiled, &args).unwrap();
+    assert!(actual == expected, "every bit");
+}
+
+#[test]
+fn kernel_gradients_split_the_field() {
+    // Channels are the batch, which is one image; the field is the kernel.
+    let text = "func @main(%x: f32[8,1,16,16], %g: f32[4,1,14,14]) -> f32[8,4,3,3] {
+  %y = conv %x, %g : f32[8,4,3,3]
+  return %y
+}";
+    let plan = check(text, 23, "unfolded by");
+    assert!(!plan.contains("kernel=1 "), "the kernel is not split in\n{plan}");
+    let one = "func @main(%x: f32[8,1,14,14], %g: f32[4,1,14,14]) -> f32[8,4,1,1] {
+  %y = conv %x, %g : f32[8,4,1,1]
+  return %y
+}";
+    check(one, 23, "product by");
 }

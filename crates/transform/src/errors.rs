@@ -1,6 +1,6 @@
 //! Every message this crate shows a user.
 
-use pando_base::{DType, Error};
+use pando_base::Error;
 use pando_graph::TensorType;
 use std::fmt::Display;
 
@@ -48,10 +48,6 @@ pub fn unknown_setting(of: &str, setting: &str, known: &[&str]) -> Error {
 
 pub fn no_probability(value: f64) -> Error {
     Error::new(format!("dropout with probability {value}; a probability is from 0 to 1"))
-}
-
-pub fn no_stochastic_rounding(dtype: DType) -> Error {
-    Error::new(format!("stochastic rounding is from f32 to f16 or bf16; {dtype} is neither"))
 }
 
 pub fn nothing_to_clip() -> Error {

@@ -80,7 +80,7 @@ macro_rules! compare {
 }
 
 impl<'f> Expr<'f> {
-    unary!(abs => Abs, sign => Sign, exp => Exp, expm1 => Expm1, log => Log, log1p => Log1p, sqrt => Sqrt,
+    unary!(abs => Abs, exp => Exp, expm1 => Expm1, log => Log, log1p => Log1p, sqrt => Sqrt,
            not => Not);
     compare!(eq => Eq, ne => Ne, lt => Lt, le => Le, gt => Gt, ge => Ge);
 

@@ -3,7 +3,6 @@
 //! writes [`next_seed`] and numbers its uses from 1; nothing depends on the order in which they are computed.
 
 use crate::errors;
-use crate::formula::Formula;
 use pando_base::{BinaryFn, CompareFn, DType, Result, Shape, Tensor};
 use pando_graph::{Builder, Distribution, Op, TensorType, ValueId};
 
@@ -59,49 +58,9 @@ pub fn dropout(b: &mut Builder, x: ValueId, probability: f64, seed: ValueId) -> 
     b.select(kept, scaled, zeros)
 }
 
-/// f32 as f16 or bf16: one of the two neighbours, the nearer one more often, so that the mean of many roundings is
-/// the value itself. What the type holds exactly stays.
+/// See [`Builder::round_stochastically`].
 pub fn round_stochastically(b: &mut Builder, x: ValueId, dtype: DType, seed: ValueId) -> Result<ValueId> {
-    let ty = b.ty(x).clone();
-    let dropped_bits = match dtype {
-        DType::F16 => 13,
-        DType::BF16 => 16,
-        _ => return Err(errors::no_stochastic_rounding(dtype)),
-    };
-    if ty.dtype != DType::F32 {
-        return Err(errors::no_stochastic_rounding(ty.dtype));
-    }
-    let noise = uniform(b, &ty.with_dtype(DType::U32), seed)?;
-    let mut rounded = drop_bits(b, x, noise, dropped_bits)?;
-    if dtype == DType::F16 {
-        rounded = with_subnormals(b, x, rounded, noise)?;
-    }
-    b.convert(rounded, dtype)
-}
-
-/// f32 with the lowest bits zero: random bits are added below the last one that stays, and what is below it then
-/// is cut off. NaNs stay as they are, since theirs may be all in the lowest bits.
-fn drop_bits(b: &mut Builder, x: ValueId, noise: ValueId, bits: u32) -> Result<ValueId> {
-    let low = (1u32 << bits) - 1;
-    let pattern = b.bitcast(x, DType::U32)?;
-    let below = b.binary_scalar(BinaryFn::And, noise, low.into())?;
-    let raised = b.add(pattern, below)?;
-    let cut = b.binary_scalar(BinaryFn::And, raised, (!low).into())?;
-    let cut = b.bitcast(cut, DType::F32)?;
-    let is_number = b.compare(CompareFn::Eq, x, x)?;
-    b.select(is_number, cut, x)
-}
-
-/// Below 2^-14 the steps of f16 no longer shrink with the value: they are 2^-24.
-fn with_subnormals(b: &mut Builder, x: ValueId, rounded: ValueId, noise: ValueId) -> Result<ValueId> {
-    let f = Formula::new(b);
-    let [x, rounded, noise] = f.all([x, rounded, noise]);
-    // 13 bits of noise, as above, in the middle of their steps: values that are exact stay so.
-    let fraction = (noise.and(f.scalar(DType::U32, 8191.0)).to(DType::F32) + 0.5) * 2f64.powi(-13);
-    let steps = (x.abs() * 2f64.powi(24) + fraction).then(|b, steps| b.floor(steps));
-    let small = steps * 2f64.powi(-24) * x.sign();
-    let result = x.abs().lt(2f64.powi(-14)).pick(small, rounded);
-    f.value(result)
+    b.round_stochastically(x, dtype, seed)
 }
 
 /// A seed as a number, the inverse of [`seed`].

@@ -15,6 +15,8 @@ pub enum Kind {
     Exchange,
     /// A matrix product, compiled.
     Product,
+    /// A product with a sparse matrix, compiled.
+    Sparse,
     /// A hand-written program of exchanges and compute sets.
     Stencil,
     /// The way to the host.
@@ -24,14 +26,15 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 6] =
-        [Kind::Kernel, Kind::Exchange, Kind::Product, Kind::Stencil, Kind::Host, Kind::Model];
+    pub const ALL: [Kind; 7] =
+        [Kind::Kernel, Kind::Exchange, Kind::Product, Kind::Sparse, Kind::Stencil, Kind::Host, Kind::Model];
 
     pub fn name(self) -> &'static str {
         match self {
             Kind::Kernel => "kernel",
             Kind::Exchange => "exchange",
             Kind::Product => "product",
+            Kind::Sparse => "sparse",
             Kind::Stencil => "stencil",
             Kind::Host => "host",
             Kind::Model => "model",
@@ -177,10 +180,11 @@ struct File {
     series: Vec<Series>,
 }
 
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     ("kernels.toml", include_str!("../data/kernels.toml")),
     ("exchange.toml", include_str!("../data/exchange.toml")),
     ("products.toml", include_str!("../data/products.toml")),
+    ("sparse.toml", include_str!("../data/sparse.toml")),
     ("stencils.toml", include_str!("../data/stencils.toml")),
     ("hosts.toml", include_str!("../data/hosts.toml")),
     ("models.toml", include_str!("../data/models.toml")),

@@ -62,6 +62,9 @@ fn covers(summary: &KindSummary) -> String {
         Kind::Kernel => "vertices with up to thousands of elements a tile",
         Kind::Exchange => "halos and spreads of up to thousands of bytes a tile",
         Kind::Product => "square f16 and f32 weights of 1024 to 4096 on one chip",
+        Kind::Sparse => {
+            "f16 weights of 4096 with a quarter to a 32nd of them, in elements or blocks of 16, on one chip"
+        }
         Kind::Stencil => "2-D and 3-D stencils on one chip",
         Kind::Host => "streams, links and syncs of one chip",
         Kind::Model => "f16 inference on one chip",

@@ -13,6 +13,7 @@ mod helpers;
 mod order;
 mod rebuild;
 mod recurrent;
+mod rounding;
 mod simplify;
 mod sparse;
 mod standard;
@@ -22,6 +23,7 @@ mod tests;
 pub(crate) use rebuild::Map;
 pub use rebuild::rebuild;
 pub use recurrent::{Cell, Layer};
+pub use rounding::is_stochastic_rounding;
 pub use sparse::{Buckets, Pattern, is_sparse_matmul};
 pub use standard::same_body;
 

@@ -3,7 +3,7 @@
 //! results into those of its operands. Only nodes between `wrt` and the outputs are visited.
 //!
 //! `elementwise.rs`, `layout.rs`, `indexing.rs`, `dot.rs`, `conv.rs`, `reduce.rs`, `window.rs`, `scan.rs` and
-//! `sort.rs` hold the rules; `control.rs` and `repeat.rs` those of ops that run functions, `composites.rs` those of
+//! `sort.rs` hold the rules; `control.rs`, `repeat.rs` and `while_loop.rs` those of ops that run functions, `composites.rs` those of
 //! the standard composites; `sums.rs` adds the gradients of a value that is used several times. Integers and bools
 //! have no gradient. Where a function has none (ties of a maximum, zeros of an absolute value), rules give what
 //! PyTorch gives.
@@ -24,6 +24,7 @@ mod repeat;
 mod scan;
 mod sort;
 mod sums;
+mod while_loop;
 mod window;
 
 use crate::builder::Builder;
@@ -198,10 +199,7 @@ fn rule(b: &mut Builder, at: &Visit) -> Result<Gradients> {
         Op::Call(func) => control::call(b, at, *func),
         Op::If { then_func, else_func } => control::if_else(b, at, *then_func, *else_func),
         Op::Repeat { count, body } => repeat::repeat(b, at, *count, *body),
-        Op::While { .. } => Err(errors::not_differentiable(
-            "while",
-            "how often it runs is not known; use repeat, or detach its operands",
-        )),
+        Op::While { cond, body } => while_loop::while_loop(b, at, *cond, *body),
         Op::Constant(_) | Op::Iota { .. } | Op::Random { .. } | Op::Compare(_) | Op::Bitcast(_) => {
             unreachable!("gradients pass no {}", at.node.op)
         }

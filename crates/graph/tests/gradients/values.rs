@@ -349,8 +349,8 @@ const @one: f32[] = splat(1)
 ";
     let (mut b, params, results) = Builder::reopen(&parse(text, "t").unwrap()).unwrap();
     let error = b.gradients(&[(results[0], results[0])], &params).unwrap_err().to_string();
-    let expect = "func @main, n0 (%y = while): while has no gradient: how often it runs is not known; use repeat, or \
-                  detach its operands";
+    let expect = "func @main, n0 (%y = while): while has no gradient: how often it runs is not known, as no integer \
+                  counts from a constant by a constant to a constant; use repeat, or detach its operands";
     assert_eq!(error, expect);
     let flag = b.splat_like(params[0], 1.0).and_then(|one| b.convert(one, DType::F16)).unwrap();
     let error = b.gradients(&[(params[0], flag)], &params).unwrap_err().to_string();

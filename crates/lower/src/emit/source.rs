@@ -28,6 +28,17 @@ impl Emitter<'_> {
         self.compute(&self.label(node), Kernel::Random { distribution }, &layout.grid, operands);
     }
 
+    /// As [`Emitter::random`]: noise depends on the element's place only.
+    pub(super) fn rounding(&mut self, node: &Node) {
+        let layout = self.layout(node.results[0]);
+        let x = self.fetch(node.operands[0], &layout);
+        let seeds = everywhere(&layout, &self.shape(node.operands[1]));
+        let seed = self.fetch(node.operands[1], &seeds);
+        let out = self.result(node);
+        let operands = vec![(seed, seeds.region), (x, layout.region.clone()), (out, layout.region)];
+        self.compute(&self.label(node), Kernel::Round, &layout.grid, operands);
+    }
+
     /// The operand's part of each block is brought to the tile, which repeats it.
     pub(super) fn broadcast(&mut self, axes: &[usize], node: &Node) {
         let (operand, layout) = (node.operands[0], self.layout(node.results[0]));

@@ -30,6 +30,8 @@ pub struct ConvPlan {
     pub stages: Vec<u64>,
     /// Elements of the windows that the fullest tile writes out.
     pub window_elements: u64,
+    /// What the busiest tile computes with, as the kernel's cycles have it.
+    pub vertex: &'static str,
     pub cost: Cost,
 }
 
@@ -166,6 +168,7 @@ fn solve(problem: &Problem) -> ConvPlan {
         grains: problem.grains(),
         stages: if sums == [1; 2] { Vec::new() } else { stages_for_axes(&sums) },
         window_elements: problem.window_elements(&found.parts),
+        vertex: problem.vertex(&found.parts),
         cost: found.cost,
         attrs: problem.attrs,
     }

@@ -83,11 +83,14 @@ impl<'a> Problem<'a> {
 
     /// Elements of the windows that the fullest tile writes out.
     pub fn window_elements(&self, parts: &[u64; 6]) -> u64 {
+        self.windows_of(&self.largest_blocks(parts))
+    }
+
+    fn largest_blocks(&self, parts: &[u64; 6]) -> Blocks {
         let (sizes, grains) = (self.sizes(), self.grains());
-        let block = std::array::from_fn(|axis| {
+        self.blocks(&std::array::from_fn(|axis| {
             (sizes[axis].div_ceil(grains[axis]).div_ceil(parts[axis]) * grains[axis]).min(sizes[axis])
-        });
-        self.windows_of(&self.blocks(&block))
+        }))
     }
 
     fn windows_of(&self, blocks: &Blocks) -> u64 {
@@ -142,15 +145,23 @@ impl<'a> Problem<'a> {
     }
 
     fn kernel_cycles(&self, blocks: &Blocks, windows: u64) -> pando_tile::VertexCost {
-        let windows = [windows];
-        let operands = [
+        let kernel = Kernel::Conv(self.attrs.clone());
+        let operands = self.operands(blocks, std::slice::from_ref(&windows));
+        kernel.cycles(&operands[..kernel.signature().len()], &self.machine.chip)
+    }
+
+    /// The vertex that the busiest tile runs.
+    pub fn vertex(&self, parts: &[u64; 6]) -> &'static str {
+        Kernel::conv_vertex(&self.attrs, &self.operands(&self.largest_blocks(parts), &[]), &self.machine.chip)
+    }
+
+    fn operands<'b>(&self, blocks: &'b Blocks, windows: &'b [u64]) -> [OperandType<'b>; 4] {
+        [
             OperandType { dtype: self.dtype, lens: &blocks.input },
             OperandType { dtype: self.dtype, lens: &blocks.weights },
             OperandType { dtype: self.out_dtype, lens: &blocks.output },
-            OperandType { dtype: self.dtype, lens: &windows },
-        ];
-        let kernel = Kernel::Conv(self.attrs.clone());
-        kernel.cycles(&operands[..kernel.signature().len()], &self.machine.chip)
+            OperandType { dtype: self.dtype, lens: windows },
+        ]
     }
 
     fn blocks(&self, block: &[u64; 6]) -> Blocks {

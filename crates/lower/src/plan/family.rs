@@ -110,6 +110,20 @@ impl<'a> Planner<'a> {
         }
     }
 
+    /// The layout of the family of a value, which gets the one at hand, divided further if that is uneven: its members
+    /// are kept for good. The one at hand if there is no family.
+    pub(super) fn family_layout(&mut self, value: ValueId, layout: Layout) -> Layout {
+        if self.families.is_undecided(value) {
+            let shape = self.shape(value);
+            let largest = |layout: &Layout| Self::largest_lens(layout, &shape).iter().product::<u64>();
+            let even = self.balanced(&shape, self.dtype(value));
+            let uneven = largest(&layout) * 4 > largest(&even) * 5;
+            let layout = if uneven { self.shared_out(&layout, value) } else { layout.clone() };
+            self.families.decide(value, &layout, &shape, self.tiles());
+        }
+        self.families.layout(value).cloned().unwrap_or(layout)
+    }
+
     /// Where a result would best lie that could lie anywhere: as the family does to which it, or what it becomes by
     /// transposing, belongs; else as what it is added to lies, as the other branch of a residual does; else so that the
     /// next convolution's tiles have few messages.

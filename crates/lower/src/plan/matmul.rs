@@ -8,6 +8,7 @@
 //! product, not the number of tiles.
 
 use super::search::{Branch, Found, Least, Search, Splits};
+use super::spread::Sharing;
 use super::{Planner, matrix_rate, receive_cycles, stages_for, superstep_cycles, vertex_cycles};
 use crate::layouts::part_counts;
 use crate::plan::Method;
@@ -379,7 +380,13 @@ impl Planner<'_> {
 
     /// Where a product's sums lie, or, if several tiles have parts of them, what they add up to.
     pub(super) fn set_product(&mut self, out: ValueId, own: Layout, complete: bool) {
-        let home = if complete { own } else { self.wish(out).unwrap_or_else(|| self.shared_out(&own, out)) };
+        // In whole units, so that sums are added in whole vectors.
+        let sharing = Sharing { ratio: (5, 4), fine: false };
+        let home = if complete {
+            own
+        } else {
+            self.wish(out).unwrap_or_else(|| self.shared_out_by(&own, out, sharing))
+        };
         self.set_value(out, home);
     }
 

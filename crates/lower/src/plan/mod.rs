@@ -45,6 +45,7 @@ use pando_machine::{Chip, Machine, MatrixRate};
 use pando_tile::message::is_flat;
 use pando_tile::{Layout, Span, VertexCost};
 use rustc_hash::FxHashMap;
+use spread::Sharing;
 
 /// How a node is computed. Operations not listed have one way.
 #[derive(Clone, Debug, PartialEq)]
@@ -142,6 +143,7 @@ impl Planner<'_> {
             Op::ReduceWindow(window) => self.reduce_window(window, node),
             Op::Scan(scan) => self.scan(scan, node),
             Op::Sort(sort) => self.sort(sort, node),
+            Op::Call(_) if node.operands.len() == 2 => self.rounding(node),
             Op::Call(_) => self.sparse_matmul(node),
             Op::If { then_func, else_func } => self.branch(*then_func, *else_func, node),
             Op::Repeat { body, .. } => self.repeat(*body, node),
@@ -191,8 +193,9 @@ impl Planner<'_> {
         } else if partition && self.small_block(&wanted, value) {
             without_copies(&wanted, &shape)
         } else if partition {
-            // Who sends most takes longest.
-            self.shared_out_within(&wanted, value, (9, 8))
+            // Weights have many small pieces; of an input, who sends most takes longest.
+            let ratio = if constant { (9, 8) } else { (1, 1) };
+            self.shared_out_by(&wanted, value, Sharing { ratio, fine: true })
         } else {
             self.balanced(&shape, self.dtype(value))
         }
@@ -200,8 +203,7 @@ impl Planner<'_> {
 
     /// The first layout of a value; that of its family if there is one.
     fn lay_out(&mut self, value: ValueId, layout: Layout) {
-        self.families.decide(value, &layout, &self.shape(value), self.tiles());
-        let home = self.families.layout(value).cloned().unwrap_or(layout);
+        let home = self.family_layout(value, layout);
         self.plan.layouts[value] = Some(home);
     }
 
@@ -244,9 +246,18 @@ impl Planner<'_> {
             Err(Some(value)) => without_copies(&self.settled(value), &shape),
             Err(None) => self.balanced(&shape, self.dtype(result)),
         };
-        self.families.decide(result, &layout, &shape, self.tiles());
-        let layout = self.families.layout(result).cloned().unwrap_or(layout);
+        let layout = self.family_layout(result, layout);
         node.operands.iter().for_each(|&operand| self.want(operand, &layout));
+        self.set(node, layout);
+        Method::Direct
+    }
+
+    /// Where the operand lies, with the seed everywhere.
+    fn rounding(&mut self, node: &Node) -> Method {
+        let (x, seed) = (node.operands[0], node.operands[1]);
+        let layout = without_copies(&self.settled(x), &self.shape(x));
+        self.want(seed, &everywhere(&layout, &self.shape(seed)));
+        self.settled(seed);
         self.set(node, layout);
         Method::Direct
     }

@@ -65,8 +65,9 @@ fn print_method(method: &Method) -> String {
         Method::Conv(plan) => {
             let [input, kernel, batch, height, width, output] = plan.parts;
             format!(
-                "  {} split input_channels={input} kernel={kernel} batch={batch} field={height}x{width} output_channels={output}{} cycles={} temporary={}",
+                "  {} by {} split input_channels={input} kernel={kernel} batch={batch} field={height}x{width} output_channels={output}{} cycles={} temporary={}",
                 plan.attrs.method.name(),
+                plan.vertex,
                 print_stages(&plan.stages),
                 plan.cost.cycles(),
                 plan.cost.temporary_bytes

@@ -12,6 +12,14 @@ use smallvec::SmallVec;
 /// workers (hardware.md section 2: 6 workers, 8 bytes).
 const SMALLEST_SHARE_BYTES: u64 = 48;
 
+/// How blocks may be divided.
+pub(super) struct Sharing {
+    /// How much larger than that of a balanced partition the largest share may be.
+    pub ratio: (u64, u64),
+    /// Whether shares may be smaller than the units of the layout.
+    pub fine: bool,
+}
+
 /// A dimension in parts.
 struct Pieces {
     size: u64,
@@ -60,11 +68,10 @@ impl Planner<'_> {
     /// there are: between the two a tile has one message with each tile that shares a block. So lie sums of which
     /// several tiles have parts, and operands that several tiles use. A balanced partition if that is much more even.
     pub(super) fn shared_out(&mut self, blocks: &Layout, value: ValueId) -> Layout {
-        self.shared_out_within(blocks, value, (5, 4))
+        self.shared_out_by(blocks, value, Sharing { ratio: (5, 4), fine: true })
     }
 
-    /// The same with how much larger than a balanced partition's the largest share may be.
-    pub(super) fn shared_out_within(&mut self, blocks: &Layout, value: ValueId, ratio: (u64, u64)) -> Layout {
+    pub(super) fn shared_out_by(&mut self, blocks: &Layout, value: ValueId, sharing: Sharing) -> Layout {
         let (shape, dtype) = (self.shape(value), self.dtype(value));
         let even = self.balanced(&shape, dtype);
         let mut split: Vec<Pieces> = shape
@@ -85,7 +92,7 @@ impl Planner<'_> {
         split.iter_mut().for_each(|pieces| room /= pieces.divide(room));
         let access = (8 / dtype.size_bytes()).max(1);
         let last = split.len().saturating_sub(1);
-        for (dim, pieces) in split.iter_mut().enumerate() {
+        for (dim, pieces) in split.iter_mut().enumerate().filter(|_| sharing.fine) {
             room /= pieces.divide_finely(room, if dim == last { access } else { 1 });
         }
         let extents: Vec<u32> = split.iter().map(|pieces| pieces.count as u32).collect();
@@ -94,7 +101,8 @@ impl Planner<'_> {
             spans.map(|(dim, pieces)| Span::Part(Part::even(dim, pieces.size, pieces.grain))).collect();
         let shared = Layout { grid: Grid::packed(0, &extents), region };
         let largest = |layout: &Layout| Self::largest_lens(layout, &shape).iter().product::<u64>();
-        if largest(&shared) * ratio.1 <= largest(&even) * ratio.0 { shared } else { even }
+        let (most, of) = sharing.ratio;
+        if largest(&shared) * of <= largest(&even) * most { shared } else { even }
     }
 
     /// Cycles of the exchange that brings a value, whose layout is settled, into another layout; nothing if

@@ -13,7 +13,7 @@ use super::values::{self, Sizes};
 use super::{Arg, ConvAttrs, ConvMethod, OperandType};
 use pando_base::Shape;
 
-pub(super) use cycles::{cycles, horizontal_product};
+pub(super) use cycles::{cycles, horizontal_product, vertex};
 
 /// `input [n, c, spatial…], weights [o, c/groups, kernel…], out [n, o, spatial…]`. A block may hold some of
 /// the groups, but whole ones if several. `out` may have further dimensions of length 1 in front.

@@ -96,6 +96,8 @@ pub enum Kernel {
     Codelet(Box<Codelet>),
     /// `seed (u32[2]), out`: elements that depend on the seed and their index in the variable only.
     Random { distribution: Distribution },
+    /// `seed (u32[2]), x (f32), out (f16 or bf16)`: a neighbour, the nearer one more often.
+    Round,
     /// `in, out`: combines what lies under a window at each element of `out`. Blocks are placed as those of a
     /// convolution are; what lies outside the input's *variable* is neutral.
     ReduceWindow { func: ReduceFn, attrs: WindowAttrs },
@@ -200,6 +202,7 @@ impl Kernel {
             Kernel::Cast => "cast".into(),
             Kernel::Sigmoid => "sigmoid".into(),
             Kernel::Count => "count".into(),
+            Kernel::Round => "round".into(),
             Kernel::Update { .. } => "update".into(),
             Kernel::Map(_) => "map".into(),
             Kernel::Broadcast { .. } => "broadcast".into(),
@@ -267,6 +270,7 @@ impl Kernel {
             | Kernel::Compare(_)
             | Kernel::MatMul { .. }
             | Kernel::RowDot
+            | Kernel::Round
             | Kernel::Conv(_)
             | Kernel::Merge { .. }
             | Kernel::Take { .. }
@@ -314,6 +318,7 @@ impl Kernel {
             Kernel::Iota { axis } => movement::check_iota(*axis, operands),
             Kernel::Codelet(codelet) => codelet::check(codelet, operands),
             Kernel::Random { distribution } => random::check(*distribution, operands),
+            Kernel::Round => random::check_round(operands),
             Kernel::ReduceWindow { func, attrs } => window::check(*func, attrs, operands),
             Kernel::Scan(attrs) => scan::check(attrs, operands),
             Kernel::Scatter(attrs) => scatter::check(attrs, operands),
@@ -349,6 +354,7 @@ impl Kernel {
             Kernel::Iota { axis } => movement::run_iota(*axis, args),
             Kernel::Codelet(codelet) => codelet::run(codelet, args),
             Kernel::Random { distribution } => random::run(*distribution, args),
+            Kernel::Round => random::run_round(args),
             Kernel::ReduceWindow { func, attrs } => window::run(*func, attrs, args),
             Kernel::Scan(attrs) => scan::run(attrs, args),
             Kernel::Scatter(attrs) => scatter::run(attrs, args),
@@ -388,6 +394,7 @@ impl Kernel {
             Kernel::Gather { axis, .. } => gather::cycles(*axis, operands, chip),
             Kernel::Codelet(codelet) => codelet::cycles(codelet, operands, chip),
             Kernel::Random { .. } => random::cycles(operands, chip),
+            Kernel::Round => random::round_cycles(operands, chip),
             Kernel::ReduceWindow { attrs, .. } => window::cycles(attrs, operands, chip),
             Kernel::Scan(attrs) => scan::cycles(attrs, operands, chip),
             Kernel::Scatter(attrs) => scatter::cycles(attrs, operands, chip),
@@ -395,6 +402,11 @@ impl Kernel {
             Kernel::Merge { ordered, .. } => sort::merge_cycles(*ordered, operands, chip),
             Kernel::Pick | Kernel::Take { .. } => sort::pick_cycles(operands, chip),
         }
+    }
+
+    /// Which of a convolution's vertices it is that [`Kernel::cycles`] prices.
+    pub fn conv_vertex(attrs: &ConvAttrs, operands: &[OperandType], chip: &Chip) -> &'static str {
+        conv::vertex(attrs, operands, chip)
     }
 
     /// Floating-point operations of one vertex: two per multiply–add, one per output element elsewhere,

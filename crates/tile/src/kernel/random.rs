@@ -22,8 +22,17 @@ pub(super) fn check(distribution: Distribution, operands: &[OperandType]) -> Res
 
 pub(super) fn run(distribution: Distribution, args: &mut [Arg]) {
     let [seed, out] = args else { unreachable!("random has two operands") };
+    let (seed, dtype) = (seed_of(seed), out.data.dtype());
+    for_positions(out, |position, bytes| write(distribution, dtype, seed, position, bytes));
+}
+
+fn seed_of(seed: &Arg) -> u64 {
     let words = values::slice::<u32>(&seed.data);
-    let seed = u64::from(words[0]) | u64::from(words[1]) << 32;
+    u64::from(words[0]) | u64::from(words[1]) << 32
+}
+
+/// Each element with its index in the whole variable.
+fn for_positions(out: &mut Arg, mut each: impl FnMut(u64, &mut [u8])) {
     let dtype = out.data.dtype();
     let strides = values::strides(&values::sizes(&out.shape));
     let first: usize =
@@ -33,7 +42,7 @@ pub(super) fn run(distribution: Distribution, args: &mut [Arg]) {
     let mut elements = out.data.bytes_mut().chunks_exact_mut(dtype.size_bytes() as usize);
     values::for_rows(&lens, &strides, |offset| {
         for (position, bytes) in (first + offset..).zip(elements.by_ref().take(row)) {
-            write(distribution, dtype, seed, position as u64, bytes);
+            each(position as u64, bytes);
         }
     });
 }
@@ -43,6 +52,51 @@ fn write(distribution: Distribution, dtype: DType, seed: u64, position: u64, byt
         _ if !dtype.is_float() => dtype.write_int(random::bits(seed, position).into(), bytes),
         Distribution::Uniform => dtype.write_f64(random::uniform_in(dtype, seed, position), bytes),
         Distribution::Normal => dtype.write_f64(random::normal(seed, position), bytes),
+    }
+}
+
+/// `seed, x (f32), out (f16 or bf16)`.
+pub(super) fn check_round(operands: &[OperandType]) -> Result<(), String> {
+    let [seed, x, out] = [operands[0], operands[1], operands[2]];
+    if seed.dtype != DType::U32 || seed.lens != [2] {
+        return Err(format!("a seed is u32[2], not {seed}"));
+    }
+    if x.dtype != DType::F32 || !matches!(out.dtype, DType::F16 | DType::BF16) || x.lens != out.lens {
+        return Err(format!("rounds f32 to f16 or bf16 of the same shape, not {x} to {out}"));
+    }
+    Ok(())
+}
+
+/// As the graph's composite does it: noise below the last bit that stays, then a cut.
+pub(super) fn run_round(args: &mut [Arg]) {
+    let [seed, x, out] = args else { unreachable!("rounding has three operands") };
+    let (seed, dtype) = (seed_of(seed), out.data.dtype());
+    let mut elements = values::slice::<f32>(&x.data).iter();
+    for_positions(out, |position, bytes| {
+        let x = *elements.next().expect("as many as there are results");
+        let rounded = rounded(x, random::bits(seed, position) as u32, dtype);
+        dtype.write_f64(rounded.into(), bytes);
+    });
+}
+
+fn rounded(x: f32, noise: u32, dtype: DType) -> f32 {
+    let low = if dtype == DType::F16 { (1 << 13) - 1 } else { (1 << 16) - 1 };
+    if dtype == DType::F16 && x.abs() < 2f32.powi(-14) {
+        // Steps no longer shrink with the value.
+        let fraction = ((noise & low) as f32 + 0.5) * 2f32.powi(-13);
+        let sign = if x == 0.0 { x } else { 1f32.copysign(x) };
+        return (x.abs() * 2f32.powi(24) + fraction).floor() * 2f32.powi(-24) * sign;
+    }
+    if x.is_nan() { x } else { f32::from_bits(x.to_bits().wrapping_add(noise & low) & !low) }
+}
+
+/// As a conversion. Assumption: rounding is a mode of the conversion, its noise comes as fast as it is needed
+/// (hardware.md section 1: 128 random bits a cycle and tile), and setting the seed takes "14+27W" (section 6.6).
+pub(super) fn round_cycles(operands: &[OperandType], chip: &Chip) -> VertexCost {
+    let seeding = 14 + 27 * cost::workers(chip);
+    match super::elementwise::cast_cycles(&operands[1..], chip) {
+        VertexCost::Supervisor(cycles) => VertexCost::Supervisor(cycles.saturating_add(seeding)),
+        worker => worker,
     }
 }
 
@@ -70,6 +124,22 @@ mod tests {
     use crate::kernel::cost::tests::{bow, cycles as number};
     use crate::kernel::values::tests::{arg, out, run as run_kernel};
     use pando_base::Tensor;
+
+    /// Neighbours only, exact values untouched, right on average.
+    #[test]
+    fn rounds_to_neighbours() {
+        let x: Vec<f64> = vec![f64::from(1.0f32 + 2f32.powi(-12)); 4000];
+        let args =
+            vec![arg(DType::U32, &[2], &[1.0, 0.0]), arg(DType::F32, &[4000], &x), out(DType::F16, &[4000])];
+        let results = run_kernel(&Kernel::Round, args);
+        let above = results.iter().filter(|&&y| y == 1.0 + 2f64.powi(-10)).count();
+        assert!(results.iter().all(|&y| y == 1.0 || y == 1.0 + 2f64.powi(-10)));
+        assert!((900..1100).contains(&above), "a quarter is above: {above}");
+        let exact = [0.5, -3.0, 0.0, 2f64.powi(-24)];
+        let args =
+            vec![arg(DType::U32, &[2], &[5.0, 0.0]), arg(DType::F32, &[4], &exact), out(DType::F16, &[4])];
+        assert_eq!(run_kernel(&Kernel::Round, args), exact);
+    }
 
     #[test]
     fn a_block_holds_the_elements_of_the_whole() {

@@ -281,6 +281,7 @@ impl Attributes {
             "cast" => Kernel::Cast,
             "sigmoid" => Kernel::Sigmoid,
             "count" => Kernel::Count,
+            "round" => Kernel::Round,
             "rowdot" => Kernel::RowDot,
             "sparse_matmul" => Kernel::SparseMatMul,
             "broadcast" => Kernel::Broadcast { dims: self.dims("dims")? },

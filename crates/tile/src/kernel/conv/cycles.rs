@@ -52,25 +52,33 @@ pub fn cycles(attrs: &ConvAttrs, operands: &[OperandType], chip: &Chip) -> Verte
         let multiplications = cost::product(&weights.lens[1..]).saturating_mul(out.num_elements());
         return amp::scalar_cycles(out.dtype, multiplications, chip);
     }
-    let problem = Problem::new(attrs, [input, weights, out], chip);
-    let unit = Unit::of(chip, input.dtype, attrs.partials);
-    match attrs.method {
-        ConvMethod::Positions => {}
-        ConvMethod::Product => return cost::launched(problem.as_product(unit.as_ref(), input.dtype), chip),
-        ConvMethod::Unfolded => {
-            let writing = c(unfolded::window_elements(operands)) * c(5) / c(3);
-            return cost::launched(problem.as_product(unit.as_ref(), input.dtype) + writing, chip);
-        }
+    let writing = match attrs.method {
+        ConvMethod::Unfolded => c(unfolded::window_elements(operands)) * c(5) / c(3),
+        _ => c(0),
+    };
+    cost::launched(cheapest(attrs, operands, chip).1 + writing, chip)
+}
+
+/// The vertex that is taken for floats, in the words of section 6.1.
+pub fn vertex(attrs: &ConvAttrs, operands: &[OperandType], chip: &Chip) -> &'static str {
+    if operands[0].dtype.is_int() { "scalar" } else { cheapest(attrs, operands, chip).0 }
+}
+
+fn cheapest(attrs: &ConvAttrs, operands: &[OperandType], chip: &Chip) -> (&'static str, Cycles) {
+    let problem = Problem::new(attrs, [operands[0], operands[1], operands[2]], chip);
+    let unit = Unit::of(chip, operands[0].dtype, attrs.partials);
+    if attrs.method != ConvMethod::Positions {
+        return problem.as_product(unit.as_ref(), operands[0].dtype);
     }
     let candidates = [
-        unit.as_ref().and_then(|unit| problem.one_by_one(unit)),
-        unit.as_ref().map(|unit| problem.n_by_one(unit)),
-        problem.slic(unit.as_ref()),
-        problem.vertical(),
-        problem.outer_product(),
+        unit.as_ref().and_then(|unit| problem.one_by_one(unit)).map(|cycles| ("1x1", cycles)),
+        unit.as_ref().map(|unit| ("nx1", problem.n_by_one(unit))),
+        problem.slic(unit.as_ref()).map(|cycles| ("slic", cycles)),
+        problem.vertical().map(|cycles| ("vmac", cycles)),
+        problem.outer_product().map(|cycles| ("outer-product", cycles)),
     ];
-    let best = candidates.into_iter().flatten().fold(problem.horizontal(), Cycles::min);
-    cost::launched(best, chip)
+    let first = ("hmac", problem.horizontal());
+    candidates.into_iter().flatten().fold(first, |best, next| if next.1 < best.1 { next } else { best })
 }
 
 /// The vector unit's formula for a matrix product, for chips whose matrix unit does not take the type.
@@ -94,12 +102,13 @@ pub fn horizontal_product(product: &Product, input: DType, partials: DType, chip
 
 impl<'a> Problem<'a> {
     /// One product over channels and kernel positions, on whichever unit is faster.
-    fn as_product(&self, unit: Option<&Unit>, input: DType) -> Cycles {
+    fn as_product(&self, unit: Option<&Unit>, input: DType) -> (&'static str, Cycles) {
         let inputs = self.inputs.saturating_mul(self.kernel());
         let product = Product { groups: self.groups, rows: self.field(), inputs, outputs: self.outputs };
         let partials = if self.half_partials { DType::F16 } else { DType::F32 };
-        let horizontal = horizontal_product(&product, input, partials, self.chip);
-        unit.map_or(horizontal, |unit| amp::product_cycles(unit, &product, self.chip).min(horizontal))
+        let horizontal = ("hmac", horizontal_product(&product, input, partials, self.chip));
+        let on_unit = unit.map(|unit| ("1x1", amp::product_cycles(unit, &product, self.chip)));
+        on_unit.filter(|(_, cycles)| *cycles <= horizontal.1).unwrap_or(horizontal)
     }
 
     fn new(attrs: &ConvAttrs, [input, weights, out]: [OperandType; 3], chip: &'a Chip) -> Self {

@@ -231,3 +231,40 @@ fn counts_multiplications() {
     assert_eq!(flops(&[ty(&huge), ty(&huge), ty(&huge)]), u64::MAX);
     assert_eq!(number(cycles(&attrs(&[1], &[0], &[1], 1), &[ty(&huge); 3], &bow())), u64::MAX);
 }
+
+/// One product over channels and kernel positions gives what going through the positions does, and writes the
+/// windows with zeros where they stick out.
+#[test]
+fn unfolded_is_the_same() {
+    let input = || arg(DType::F32, &[1, 2, 3], &[1.0, 2.0, 3.0, 10.0, 20.0, 30.0]);
+    let weights = || arg(DType::F32, &[1, 2, 2], &[1.0, 2.0, 3.0, 4.0]);
+    let conv = |method| Kernel::Conv(ConvAttrs { method, ..attrs(&[2], &[1], &[1], 1) });
+    let expected = [2.0 + 40.0, 2.0 + 6.0 + 60.0 + 120.0];
+    let positions =
+        run_kernel(&conv(ConvMethod::Positions), vec![input(), weights(), out(DType::F32, &[1, 1, 2])]);
+    assert_eq!(positions, expected);
+    let mut args = vec![input(), weights(), out(DType::F32, &[1, 1, 2]), out(DType::F32, &[9])];
+    conv(ConvMethod::Unfolded).run(&mut args);
+    assert_eq!(args[2].data.to_f64(), expected);
+    let windows = [0.0, 1.0, 0.0, 10.0, 2.0, 3.0, 20.0, 30.0, 0.0];
+    assert_eq!(args[3].data.to_f64(), windows);
+    let types: Vec<OperandType> =
+        args.iter().map(|arg| OperandType { dtype: arg.data.dtype(), lens: arg.data.shape() }).collect();
+    assert!(conv(ConvMethod::Unfolded).check(&types).is_ok());
+    let small = [types[0], types[1], types[2], OperandType { dtype: DType::F32, lens: &[7] }];
+    assert!(conv(ConvMethod::Unfolded).check(&small).is_err(), "eight elements do not fit");
+    assert!(conv(ConvMethod::Product).check(&types[..3]).is_err(), "two outputs are not one window");
+}
+
+/// The gradient of a 3×3 kernel of 64 channels for one image: its "channels" are one, its kernel is the field.
+#[test]
+fn a_product_fills_the_unit_where_channels_do_not() {
+    let lens: [&[u64]; 4] = [&[64, 1, 10, 58], &[64, 1, 8, 56], &[64, 64, 3, 3], &[64 * 8 * 56 * 9]];
+    let operands: Vec<_> = lens.into_iter().map(|lens| OperandType { dtype: DType::F16, lens }).collect();
+    let time = |method| {
+        let conv = ConvAttrs { method, ..attrs(&[1, 1], &[0, 0], &[1, 1], 1) };
+        number(cycles(&conv, &operands, &bow()))
+    };
+    let (unfolded, positions) = (time(ConvMethod::Unfolded), time(ConvMethod::Positions));
+    assert!(unfolded * 2 < positions, "{unfolded} {positions}");
+}

@@ -3,7 +3,7 @@
 //! (`emulation.rs`) runs anywhere.
 //!
 //! The processor's unit is used only if it exists, the system saves its registers, the process may have them, and
-//! products on it are the emulation's (`check.rs`): a few milliseconds, once in a process, where there is a unit.
+//! products on it are the emulation's (`check.rs`): some 20 ms, once in a process, where there is a unit.
 //!
 //! The floor is the unit: Intel documents 1024 operations of bf16 a cycle (a product of registers in 16), 16 times
 //! what the AVX-512 units of such a core do in f32. So two parts (3 products) leave 5.3 times, three (6) 2.7.

@@ -161,7 +161,7 @@ mod tests {
             vex(0, 2, 0x4b, &[3 << 3 | 4, 1 << 3]),
         ];
         // SAFETY: the assembler has put so many bytes there.
-        let codes = unsafe { &*(&raw const pando_tile_instructions) };
+        let codes = unsafe { pando_tile_instructions };
         assert_eq!(codes.as_slice(), expected.concat());
     }
 }
