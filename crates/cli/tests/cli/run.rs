@@ -78,7 +78,7 @@ fn mistakes_with_archives_are_explained() {
     expect(&dir.join("text.npz").display().to_string(), &["text.npz", "not a .npz file"]);
     std::fs::write(dir.join("x.npy"), &two).unwrap();
     let nameless = dir.join("x.npy").display().to_string();
-    expect(&nameless, &["which input", "NAME=FILE", "a: f32[N], b: f32[N]"]);
+    expect(&nameless, &["which input", "as NAME=", "a: f32[N], b: f32[N]"]);
     let several = npz(&dir.join("several.npz"), stored, &[("p", two.clone()), ("q", two)]);
     expect(&format!("a={several}"), &["several.npz", "no array 'a'", "p, q"]);
 }
