@@ -28,7 +28,11 @@ pub fn load_and<T>(
 ) -> Result<T> {
     let general = load(model, micro_batch);
     let was_read = general.is_ok();
-    let first = match general.and_then(|model| with(model, Inputs::All)) {
+    let of_all = |model: Model| {
+        refuse_unknown(&model, given)?;
+        with(model, Inputs::All)
+    };
+    let first = match general.and_then(of_all) {
         Err(first) if is_onnx(&model.model) => first,
         done => return done,
     };
@@ -56,6 +60,18 @@ pub fn load_and<T>(
                 )),
             }
         })
+}
+
+/// What is given for an input that the model has not is a mistake, needed or not.
+fn refuse_unknown(model: &Model, given: &InputArgs) -> Result<()> {
+    let Model::Graph(model) = model else { return Ok(()) };
+    let unknown = |name: &&str| !model.inputs.iter().any(|input| input == name);
+    match given.inputs.iter().filter_map(|input| input.name.as_deref()).find(unknown) {
+        None => Ok(()),
+        Some(name) => {
+            Err(Error::new(format!("--input {name}: the model's inputs are {}", model.inputs.join(", "))))
+        }
+    }
 }
 
 /// The sizes that the user gives: a batch also to the dimension that names it.

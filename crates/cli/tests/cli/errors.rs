@@ -70,6 +70,8 @@ fn wrong_inputs() {
     };
     let model = "models/mlp-small.graph";
     expect(&pando(&["run", model, "--input", "q=x.npy"]), 1, &["--input q", "x"]);
+    let profile = ["profile", "models/mlp-small.graph", "--system", "mk2", "--input", "q=1"];
+    expect(&pando(&profile), 1, &["--input q", "the model's inputs are"]);
     expect(&pando(&["run", model, "--input", "x=absent.npy"]), 1, &["absent.npy"]);
     expect(&pando(&["run", model, "--input", &file("a.npy", b"hello")]), 1, &["a.npy", ".npy"]);
     let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (16, 64), }";
