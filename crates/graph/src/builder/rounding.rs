@@ -1,6 +1,7 @@
 //! Stochastic rounding as a composite: machines have it as a mode of their conversion.
 
-use super::{Builder, same_body};
+use super::Builder;
+use super::standard::is_built_by;
 use crate::errors;
 use crate::module::{Func, Module, ValueId};
 use crate::op::{Distribution, Op};
@@ -72,16 +73,6 @@ pub fn is_stochastic_rounding(module: &Module, func: &Func) -> bool {
     if func.composite.as_deref() != Some(ROUNDING) || func.params.len() != 2 || func.results.len() != 1 {
         return false;
     }
-    let mut b = Builder::new();
-    b.begin("main");
-    let args = b.params_of(func);
-    if b.round_stochastically(args[0], func.ty(func.results[0]).dtype, args[1]).is_err() {
-        return false;
-    }
-    b.end(&[]);
-    let built = b.module();
-    built
-        .funcs
-        .values()
-        .any(|other| other.composite == func.composite && same_body(module, func, built, other))
+    let dtype = func.ty(func.results[0]).dtype;
+    is_built_by(module, func, |b, x| b.round_stochastically(x[0], dtype, x[1]).map(drop))
 }

@@ -2,7 +2,8 @@
 //! (static), or operands (dynamic). Blocks may come in buckets, one for each part of the matrix that one worker of
 //! many takes; their order and blocks of zeros change nothing.
 
-use super::{Builder, same_body};
+use super::Builder;
+use super::standard::is_built_by;
 use crate::errors;
 use crate::module::{Func, Module, ValueId};
 use crate::op::Dot;
@@ -201,17 +202,5 @@ pub fn is_sparse_matmul(module: &Module, func: &Func) -> bool {
         return false;
     }
     let Some(rows) = func.ty(func.results[0]).dims.get(1).and_then(Dim::known) else { return false };
-    let mut b = Builder::new();
-    b.begin("main");
-    let args = b.params_of(func);
-    let built = b.sparse_matmul_at(args[0], args[1], args[2], args[3], rows);
-    if built.is_err() {
-        return false;
-    }
-    b.end(&[]);
-    let built = b.module();
-    built
-        .funcs
-        .values()
-        .any(|other| other.composite == func.composite && same_body(module, func, built, other))
+    is_built_by(module, func, |b, x| b.sparse_matmul_at(x[0], x[1], x[2], x[3], rows).map(drop))
 }

@@ -41,10 +41,10 @@ fn recognised(module: &Module, func: &Func) -> Option<(String, String)> {
         return None;
     }
     if params == 1 {
-        return is_built_by(module, func, build, 0.0).then(|| (name.into(), String::new()));
+        return is_built_by(module, func, |b, x| build(b, x, 0.0)).then(|| (name.into(), String::new()));
     }
-    let epsilon =
-        scalars(module, func).into_iter().find(|&epsilon| is_built_by(module, func, build, epsilon))?;
+    let is_epsilon = |&epsilon: &f64| is_built_by(module, func, |b, x| build(b, x, epsilon));
+    let epsilon = scalars(module, func).into_iter().find(is_epsilon)?;
     Some((name.into(), epsilon.to_string()))
 }
 
@@ -63,17 +63,22 @@ fn scalars(module: &Module, func: &Func) -> Vec<f64> {
     constants.filter_map(splat).collect()
 }
 
-fn is_built_by(module: &Module, func: &Func, build: Build, epsilon: f64) -> bool {
+/// Whether a function is, node by node, the composite of its name that `build` makes of its parameters.
+pub(super) fn is_built_by(
+    module: &Module,
+    func: &Func,
+    build: impl FnOnce(&mut Builder, &[ValueId]) -> Result<()>,
+) -> bool {
     let mut b = Builder::new();
     b.begin("main");
     let args = b.params_of(func);
-    if build(&mut b, &args, epsilon).is_err() {
+    if build(&mut b, &args).is_err() {
         return false;
     }
     b.end(&[]);
     let built = b.module();
-    let found = built.funcs.values().find(|candidate| candidate.composite == func.composite);
-    found.is_some_and(|expected| same_body(built, expected, module, func))
+    let mut candidates = built.funcs.values().filter(|candidate| candidate.composite == func.composite);
+    candidates.any(|expected| same_body(built, expected, module, func))
 }
 
 /// Whether two functions are node by node the same, constants compared by their elements. Names do not count.
