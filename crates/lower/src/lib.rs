@@ -4,6 +4,8 @@
 //! The cost of compiling follows the number of operations and the unevenness of splits, not the number
 //! of tiles or replicas. Knows nothing of how programs are simulated.
 
+mod absorb;
+mod arrange;
 mod emit;
 pub mod errors;
 mod fit;

@@ -2,6 +2,8 @@
 //! lowered is found.
 
 use crate::Options;
+use crate::absorb::absorb;
+use crate::arrange::arrange;
 use crate::errors;
 use crate::fold::folded;
 use crate::rewrite::{simpler, without_unused};
@@ -9,7 +11,7 @@ use crate::sparse::{Target, in_buckets};
 use pando_base::{DType, Id, Result, SideTable};
 use pando_graph::{
     Func, FuncId, Module, Node, Op, ReduceWindow, ValueDef, ValueId, check_expanded_size,
-    is_stochastic_rounding,
+    extreme_window_gradient, is_stochastic_rounding,
 };
 use pando_machine::Machine;
 use rustc_hash::FxHashMap;
@@ -56,6 +58,10 @@ impl Inliner<'_> {
         let args: Vec<ValueId> =
             params.map(|&p| target.push_param(&source.values[p].name, source.ty(p).clone())).collect();
         target.results = self.inline_into(id, &args, "", &mut target);
+        if self.goal.is_some() {
+            target = without_unused(&absorb(&mut self.out, &without_unused(&target)));
+            target = arrange(&self.out, &target);
+        }
         self.out.funcs[place] = without_unused(&target);
         self.done.insert(id, place);
         place
@@ -111,7 +117,12 @@ impl Inliner<'_> {
         operands: &[ValueId],
         target: &mut Func,
     ) -> Option<ValueId> {
-        if self.goal.is_some() && is_stochastic_rounding(self.module, &self.module.funcs[callee]) {
+        let source = &self.module.funcs[callee];
+        let is_kept = || {
+            is_stochastic_rounding(self.module, source)
+                || extreme_window_gradient(self.module, source).is_some()
+        };
+        if self.goal.is_some() && is_kept() {
             let func = self.func(callee);
             self.out.funcs[func].composite = self.module.funcs[callee].composite.clone();
             let ty = self.out.funcs[func].ty(self.out.funcs[func].results[0]).clone();

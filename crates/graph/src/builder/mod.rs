@@ -25,6 +25,7 @@ pub use rebuild::rebuild;
 pub use recurrent::{Cell, Layer};
 pub use rounding::is_stochastic_rounding;
 pub use sparse::{Buckets, Pattern, is_sparse_matmul};
+pub(crate) use standard::is_built_by;
 pub use standard::same_body;
 
 use crate::consts::{Const, ConstData};

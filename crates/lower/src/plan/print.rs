@@ -1,5 +1,6 @@
 //! The plan as text: one line per value, with its method where there is a choice.
 
+use super::matmul::{BATCH, COLUMNS, Cut, INNER, ROWS};
 use super::{Method, Plan};
 use crate::prepare::value_name;
 use pando_graph::{Func, Module, NodeId, ValueId};
@@ -48,14 +49,16 @@ fn print_layout(layout: &Layout) -> String {
 
 fn print_method(method: &Method) -> String {
     match method {
-        Method::Direct | Method::Control(_) => String::new(),
+        Method::Direct | Method::Control(_) | Method::WindowGradient(_) => String::new(),
         Method::Fused => "  fused".into(),
         Method::Kept => "  fused, kept".into(),
         Method::View => "  view".into(),
         Method::Matmul(plan) => {
-            let [inner, batch, rows, columns] = plan.parts;
+            let [inner, batch, rows, columns] =
+                [INNER, BATCH, ROWS, COLUMNS].map(|role| print_cuts(&plan.cuts[role]));
             format!(
-                "  split inner={inner} batch={batch} rows={rows} columns={columns} partials={}{} cycles={} temporary={}",
+                "  {}split inner={inner} batch={batch} rows={rows} columns={columns} partials={}{} cycles={} temporary={}",
+                if plan.swapped { "swapped " } else { "" },
                 plan.partials,
                 print_stages(&plan.stages),
                 plan.cost.cycles(),
@@ -100,6 +103,12 @@ fn print_method(method: &Method) -> String {
             )
         }
     }
+}
+
+/// Parts of each dimension that is cut: `16*12`.
+fn print_cuts(cuts: &[Cut]) -> String {
+    let parts: Vec<String> = cuts.iter().map(|cut| cut.parts.to_string()).collect();
+    if parts.is_empty() { "1".into() } else { parts.join("*") }
 }
 
 fn print_stages(stages: &[u64]) -> String {

@@ -3,10 +3,10 @@
 //! columns give is added. The planner knows the number of blocks only; bands are filled with the pattern, if it is
 //! known, before planning.
 
+use super::reduce_cycles;
 use super::{Method, Planner, receive_cycles, stages_for, superstep_cycles, vertex_cycles};
 use crate::Options;
 use crate::layouts::{normalize, part_counts};
-use crate::plan::matmul::reduce_cycles;
 use pando_base::DType;
 use pando_graph::Node;
 use pando_machine::Machine;
