@@ -17,6 +17,7 @@ mod plan;
 mod precision;
 mod prepare;
 mod rewrite;
+mod softmax;
 mod sparse;
 mod stages;
 
