@@ -16,6 +16,7 @@ mod place;
 mod plan;
 mod precision;
 mod prepare;
+mod residues;
 mod rewrite;
 mod softmax;
 mod sparse;

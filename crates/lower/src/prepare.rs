@@ -6,6 +6,7 @@ use crate::absorb::absorb;
 use crate::arrange::arrange;
 use crate::errors;
 use crate::fold::folded;
+use crate::residues::by_residues;
 use crate::rewrite::{simpler, without_unused};
 use crate::sparse::{Target, in_buckets};
 use pando_base::{DType, Id, Result, SideTable};
@@ -146,6 +147,8 @@ impl Inliner<'_> {
         target: &mut Func,
     ) -> Vec<ValueId> {
         let known = folded(&mut self.out, &node.op, &operands, target);
+        let machine = self.goal.as_ref().map(|goal| goal.machine);
+        let known = known.or_else(|| by_residues(&self.out, node, &operands, target, machine?));
         if let Some(result) = known.or_else(|| simpler(&mut self.out, node, &operands, target)) {
             keep_name(&source.values[node.results[0]].name, result, prefix, target);
             return vec![result];

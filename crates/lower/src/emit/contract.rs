@@ -35,7 +35,7 @@ impl Emitter<'_> {
                 order: plan.order.clone(),
                 partials: plan.partials,
             },
-            grid: plan.grid(),
+            grid: plan.grid.clone(),
             lhs,
             rhs,
             out: plan.out_region([&shapes[0], &shapes[1]]),

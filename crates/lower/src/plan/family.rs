@@ -75,6 +75,11 @@ impl Families {
         self.layouts[family] = Some(layout);
     }
 
+    /// Whether two values are of one family.
+    pub fn are_one(&self, a: ValueId, b: ValueId) -> bool {
+        self.of[a].is_some() && self.of[a] == self.of[b]
+    }
+
     fn is_undecided(&self, value: ValueId) -> bool {
         self.of[value].is_some_and(|family| self.layouts[family].is_none())
     }
@@ -89,24 +94,23 @@ fn root(parents: &SideTable<ValueId, Option<ValueId>>, mut value: ValueId) -> Va
 }
 
 impl<'a> Planner<'a> {
-    /// Plans the products that decide the layouts of families before anything is laid out.
+    /// Lays out the families that products use before anything else is: weights of matrix products as suits all of
+    /// them, others as the first convolution wants them.
     pub(super) fn decide_families(&mut self) {
         for (id, node) in self.func.nodes.iter() {
             let decides = |&operand: &ValueId| self.families.is_undecided(operand);
-            let (Op::Dot(_) | Op::Conv(_), Some(&value)) =
-                (&node.op, node.operands.iter().rev().find(|v| decides(v)))
-            else {
-                continue;
-            };
-            let method = match &node.op {
-                Op::Dot(dot) => Method::Matmul(self.matmul_plan(dot, node)),
-                Op::Conv(conv) => Method::Conv(self.conv_plan(conv, node)),
-                _ => continue,
-            };
-            let wanted = self.operand_layout(&method, node, usize::from(value == node.operands[1]));
-            let home = self.shared_out(&wanted, value);
-            self.families.decide(value, &home, &self.shape(value), self.tiles());
-            self.preplanned.insert(id, method);
+            let Some(&value) = node.operands.iter().rev().find(|v| decides(v)) else { continue };
+            match &node.op {
+                Op::Dot(_) => self.share_weights(value),
+                Op::Conv(conv) => {
+                    let method = Method::Conv(self.conv_plan(conv, node));
+                    let wanted = self.operand_layout(&method, node, usize::from(value == node.operands[1]));
+                    let home = self.shared_out(&wanted, value);
+                    self.families.decide(value, &home, &self.shape(value), self.tiles());
+                    self.preplanned.insert(id, method);
+                }
+                _ => {}
+            }
         }
     }
 
@@ -185,7 +189,8 @@ impl<'a> Planner<'a> {
             ValueDef::Param(_) => true,
             ValueDef::Node(node, _) => matches!(self.func.nodes[node].op, Op::Constant(_)),
         };
-        (source && self.plan.layouts[value].is_none()) || self.families.is_undecided(value)
+        let lies = self.plan.layouts[value].is_some() || self.families.layout(value).is_some();
+        (source && !lies) || self.families.is_undecided(value)
     }
 }
 

@@ -6,11 +6,12 @@
 //! split inner dimension are gathered and added in stages. Either operand may be the weights.
 
 use super::Cost;
+use super::home::Home;
 use super::matmul_split::Problem;
 use super::spread::Sharing;
 use super::{Method, Planner};
 use pando_base::{DType, Shape};
-use pando_graph::{Dot, Node, NodeId, ValueId};
+use pando_graph::{Dot, Node, Op, ValueDef, ValueId};
 use pando_tile::kernel::Dims;
 use pando_tile::{Grid, Layout, Part, Region, Span};
 use smallvec::SmallVec;
@@ -50,6 +51,10 @@ pub struct MatmulPlan {
     pub dims: DotDims,
     /// What is cut of each role, in the order of the role constants.
     pub cuts: [Cuts; 4],
+    /// An axis for each cut, and for each role without.
+    pub grid: Grid,
+    /// Which of `lhs` and `rhs` is already where it is used.
+    pub stays: Option<usize>,
     pub swapped: bool,
     /// Which of the product's dimensions (batch, rows, columns) each dimension of the result is; empty if they are in
     /// this order.
@@ -94,19 +99,6 @@ impl MatmulPlan {
     /// Parts of each role.
     pub fn parts(&self) -> [u64; 4] {
         std::array::from_fn(|role| self.cuts[role].iter().map(|cut| cut.parts).product())
-    }
-
-    /// An axis for each cut, and for each role.
-    pub fn grid(&self) -> Grid {
-        let of_role = |cuts: &Cuts| -> SmallVec<[u32; 2]> {
-            if cuts.is_empty() {
-                SmallVec::from_slice(&[1])
-            } else {
-                cuts.iter().map(|cut| cut.parts as u32).collect()
-            }
-        };
-        let extents: SmallVec<[u32; 6]> = self.cuts.iter().flat_map(of_role).collect();
-        Grid::packed(0, &extents)
     }
 
     /// Axes of the grid that split the inner dimension.
@@ -170,18 +162,30 @@ impl MatmulPlan {
     }
 }
 
+/// What a product's plan depends on of an operand, besides its type.
+pub(super) struct Operand {
+    /// Where it lies, if that is known.
+    pub layout: Option<Layout>,
+    /// Whether it can be stored wherever it is wanted.
+    pub is_free: bool,
+}
+
+/// Where the larger operand lies whose blocks a split may leave there.
+fn home(dims: &DotDims, layouts: [&Option<Layout>; 2], shapes: [&Shape; 2]) -> Option<Home> {
+    let of = |side: usize| Home::of(dims, side, layouts[side].as_ref()?, shapes[side]);
+    let first = usize::from(shapes[1].num_elements() > shapes[0].num_elements());
+    of(first).or_else(|| of(1 - first))
+}
+
 impl Planner<'_> {
-    pub(super) fn matmul(&mut self, dot: &Dot, id: NodeId, node: &Node) -> Method {
+    pub(super) fn matmul(&mut self, dot: &Dot, node: &Node) -> Method {
         let (lhs, rhs) = (node.operands[0], node.operands[1]);
-        let method = match self.preplanned.remove(&id) {
-            Some(method) => method,
-            None => Method::Matmul(self.matmul_plan(dot, node)),
-        };
-        let Method::Matmul(plan) = &method else { unreachable!("a dot is planned as a product") };
+        let method = Method::Matmul(self.matmul_plan(dot, node));
+        let Method::Matmul(plan) = &method else { unreachable!("just made") };
         self.want(rhs, &self.operand_layout(&method, node, 1));
         self.want(lhs, &self.operand_layout(&method, node, 0));
         let region = plan.out_region([&self.shape(lhs), &self.shape(rhs)]);
-        let own = Layout { grid: plan.grid(), region };
+        let own = Layout { grid: plan.grid.clone(), region };
         self.set_product(node.results[0], own, plan.stages.is_empty());
         method
     }
@@ -204,33 +208,48 @@ impl Planner<'_> {
     /// Assumption: weights that are stored for the unit stay its weights. Measured products of a stored matrix take as
     /// long with 4 columns as with 16 (hardware.md section 9, rows 39 and 40), so the library does not exchange there.
     pub(super) fn matmul_plan(&mut self, dot: &Dot, node: &Node) -> MatmulPlan {
+        let lies = |value: ValueId| {
+            let layout = self.plan.layouts[value].as_ref();
+            layout.or_else(|| self.families.layout(value)).cloned()
+        };
+        let operands = [0, 1]
+            .map(|at| Operand { layout: lies(node.operands[at]), is_free: self.is_free(node.operands[at]) });
+        self.matmul_plan_for(dot, node, &operands)
+    }
+
+    /// The plan if operands lie so.
+    pub(super) fn matmul_plan_for(&mut self, dot: &Dot, node: &Node, operands: &[Operand; 2]) -> MatmulPlan {
         let (lhs, rhs, out) = (node.operands[0], node.operands[1], node.results[0]);
-        let dims = DotDims::new(dot, self.shape(lhs).rank(), self.shape(rhs).rank());
+        let shapes = [self.shape(lhs), self.shape(rhs)];
+        let dims = DotDims::new(dot, shapes[0].rank(), shapes[1].rank());
         let plain = Problem {
             machine: self.machine,
+            home: home(&dims, [&operands[0].layout, &operands[1].layout], [&shapes[0], &shapes[1]]),
             dims: dims.clone(),
-            lhs: self.shape(lhs),
-            rhs: self.shape(rhs),
+            lhs: shapes[0].clone(),
+            rhs: shapes[1].clone(),
             input: self.dtype(lhs),
             partials: self.partials(self.dtype(lhs), self.dtype(out)),
             output: self.dtype(out),
             transposes: false,
-            rhs_is_free: self.is_free(rhs),
+            rhs_is_free: operands[1].is_free,
             memory_bytes: self.temporary_bytes(),
         };
-        let key = format!("{} {}", plain.key(), self.is_free(lhs));
+        let key = format!("{} {}", plain.key(), operands[0].is_free);
         if let Some(plan) = self.matmuls.get(&key) {
             return plan.clone();
         }
         let mut plan = plain.solve();
-        if !plain.rhs_is_free {
+        if !plain.rhs_is_free && !self.is_stored(rhs) {
+            let flipped = dims.swapped();
             let swapped = Problem {
-                dims: dims.swapped(),
+                home: home(&flipped, [&operands[1].layout, &operands[0].layout], [&shapes[1], &shapes[0]]),
+                dims: flipped,
                 lhs: plain.rhs.clone(),
                 rhs: plain.lhs.clone(),
                 input: self.dtype(rhs),
                 transposes: true,
-                rhs_is_free: self.is_free(lhs),
+                rhs_is_free: operands[0].is_free,
                 ..plain
             };
             let swapped = MatmulPlan { swapped: true, order: dims.swapped_order(), ..swapped.solve() };
@@ -242,6 +261,14 @@ impl Planner<'_> {
         self.matmuls.entry(key).or_insert(plan).clone()
     }
 
+    /// Whether a value is kept for its products, as weights are.
+    fn is_stored(&self, value: ValueId) -> bool {
+        match self.func.values[value].def {
+            ValueDef::Param(_) => true,
+            ValueDef::Node(node, _) => matches!(self.func.nodes[node].op, Op::Constant(_)),
+        }
+    }
+
     /// What a product needs of an operand on each tile.
     pub(super) fn operand_layout(&self, method: &Method, node: &Node, operand: usize) -> Layout {
         let shapes: Vec<Shape> =
@@ -249,7 +276,7 @@ impl Planner<'_> {
         match method {
             Method::Matmul(plan) => {
                 let [lhs, rhs] = plan.operand_regions([&shapes[0], &shapes[1]]);
-                Layout { grid: plan.grid(), region: if operand == 0 { lhs } else { rhs } }
+                Layout { grid: plan.grid.clone(), region: if operand == 0 { lhs } else { rhs } }
             }
             Method::Conv(plan) if operand == 0 => {
                 let region = plan.input_region(&shapes[0], &shapes[1], &shapes[2]);

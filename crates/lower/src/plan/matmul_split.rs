@@ -3,13 +3,14 @@
 //! sizes of the product, not the number of tiles.
 
 use super::cost::{matrix_rate, receive_cycles, reduce_cycles, superstep_cycles, vertex_cycles};
+use super::home::Home;
 use super::matmul::{BATCH, COLUMNS, Cut, Cuts, DotDims, INNER, MatmulPlan, ROWS};
 use super::search::{Branch, Choice, Found, Least, Search, Splits};
 use super::ways::{Dim, Way, in_grains, ways};
 use super::{Cost, stages_for_axes};
 use pando_base::{DType, Shape};
 use pando_machine::Machine;
-use pando_tile::{Kernel, OperandType};
+use pando_tile::{Axis, Grid, Kernel, OperandType};
 use smallvec::SmallVec;
 
 /// A product to split, reduced to what the cost depends on. `lhs` gives the rows, `rhs` the weights of the matrix unit.
@@ -25,6 +26,8 @@ pub(super) struct Problem<'a> {
     pub transposes: bool,
     /// Whether the weights can be stored where the product wants them, if that needs no copies.
     pub rhs_is_free: bool,
+    /// Where an operand lies.
+    pub home: Option<Home>,
     pub memory_bytes: u64,
 }
 
@@ -32,6 +35,7 @@ pub(super) struct Problem<'a> {
 struct Solver<'a> {
     problem: &'a Problem<'a>,
     ways: [Vec<Way>; 4],
+    home: Option<&'a Home>,
 }
 
 /// What the busiest tile receives before it multiplies.
@@ -45,7 +49,7 @@ impl Problem<'_> {
     /// What plans of equal problems are remembered by.
     pub fn key(&self) -> String {
         format!(
-            "{:?} {} {} {} {} {} {} {}",
+            "{:?} {} {} {} {} {} {} {} {:?}",
             self.dims,
             self.lhs,
             self.rhs,
@@ -53,7 +57,8 @@ impl Problem<'_> {
             self.partials,
             self.output,
             self.transposes,
-            self.rhs_is_free
+            self.rhs_is_free,
+            self.home
         )
     }
 
@@ -77,19 +82,39 @@ impl Problem<'_> {
     /// The cheapest split within the memory bound. If none fits, the one with the least temporary memory,
     /// as PopLibs' planner does in the end (poplar.md section 3.4, objectives).
     pub fn solve(&self) -> MatmulPlan {
-        let tiles = u64::from(self.machine.chip.tiles);
-        let solver =
-            Solver { problem: self, ways: std::array::from_fn(|axis| ways(&self.dims(axis), tiles)) };
+        let solver = Solver::new(self);
         let Found { parts, cost, over_bytes } = Search::new(&solver).best();
+        let cuts = std::array::from_fn(|axis| self.cuts(axis, solver.way(axis, parts[axis])));
+        let home = solver.home.filter(|home| home.stays(&parts));
         MatmulPlan {
             dims: self.dims.clone(),
-            cuts: std::array::from_fn(|axis| self.cuts(axis, solver.way(axis, parts[axis]))),
+            grid: self.grid(&cuts, home),
+            stays: home.map(|home| home.side),
+            cuts,
             swapped: false,
             order: SmallVec::new(),
             partials: self.partials,
             stages: if parts[INNER] > 1 { solver.stages(parts[INNER]) } else { Vec::new() },
             over_bytes,
             cost,
+        }
+    }
+
+    /// An axis for each cut, and for each role; where an operand stays, its tiles.
+    fn grid(&self, cuts: &[Cuts; 4], home: Option<&Home>) -> Grid {
+        let axes = cuts.iter().enumerate().flat_map(|(role, cuts)| {
+            let dims = self.dims(role);
+            let axis = move |cut: &Cut| {
+                let at = dims.iter().position(|dim| dim.index == cut.dim).expect("a dimension of the role");
+                home.map_or(Axis { extent: cut.parts as u32, stride: 0 }, |home| home.axis(role, at))
+            };
+            let axes: SmallVec<[Axis; 2]> = cuts.iter().map(axis).collect();
+            if axes.is_empty() { SmallVec::from_slice(&[Axis { extent: 1, stride: 1 }]) } else { axes }
+        });
+        let axes: SmallVec<[Axis; 4]> = axes.collect();
+        match home {
+            Some(home) => Grid { base: home.base(), axes },
+            None => Grid::packed(0, &axes.iter().map(|axis| axis.extent).collect::<SmallVec<[u32; 6]>>()),
         }
     }
 
@@ -104,7 +129,30 @@ impl Problem<'_> {
     }
 }
 
-impl Solver<'_> {
+impl<'a> Solver<'a> {
+    fn new(problem: &'a Problem) -> Self {
+        let tiles = u64::from(problem.machine.chip.tiles);
+        let dims: [_; 4] = std::array::from_fn(|axis| problem.dims(axis));
+        let mut all: [Vec<Way>; 4] = std::array::from_fn(|axis| ways(&dims[axis], tiles));
+        let home = problem
+            .home
+            .as_ref()
+            .filter(|home| (0..4).all(|axis| home.join(axis, &dims[axis], &mut all[axis])));
+        Solver { problem, ways: all, home }
+    }
+
+    /// Whether an operand is where the split wants it.
+    fn stays(&self, side: usize, parts: &[u64; 4]) -> bool {
+        self.home.is_some_and(|home| home.side == side && home.stays(parts))
+    }
+
+    /// Whether a branch may lead to such a split.
+    fn may_stay(&self, side: usize, branch: &Branch<4>) -> bool {
+        let may_be =
+            |home: &Home, axis: usize| branch.is_open(axis) || branch.parts[axis] == home.parts(axis);
+        self.home.is_some_and(|home| home.side == side && (0..4).all(|axis| may_be(home, axis)))
+    }
+
     fn way(&self, axis: usize, parts: u64) -> &Way {
         let ways = &self.ways[axis];
         &ways[ways.partition_point(|way| way.choice.parts < parts)]
@@ -117,8 +165,8 @@ impl Solver<'_> {
     fn arrival(&self, parts: &[u64; 4], [inner, batch, rows, columns]: [u64; 4]) -> Arrival {
         let problem = self.problem;
         let element_bytes = problem.input.size_bytes();
-        let lhs_bytes = batch * rows * inner * element_bytes;
-        let rhs_stays = problem.rhs_is_free && parts[ROWS] == 1;
+        let lhs_bytes = if self.stays(0, parts) { 0 } else { batch * rows * inner * element_bytes };
+        let rhs_stays = (problem.rhs_is_free && parts[ROWS] == 1) || self.stays(1, parts);
         let rhs_bytes = if rhs_stays { 0 } else { batch * inner * columns * element_bytes };
         // Neighbours on a bus differ in columns, or in rows if there is one part of the columns.
         let columns_pair = parts[COLUMNS].is_multiple_of(2);
@@ -217,8 +265,9 @@ impl Splits<4> for Solver<'_> {
         let may_be_one = |axis: usize| branch.is_open(axis) || branch.parts[axis] == 1;
         let may_be_even = |axis: usize| branch.is_open(axis) || branch.parts[axis].is_multiple_of(2);
         let bytes = |axes: &[usize], each: u64| branch.volume(axes).saturating_mul(each);
-        let rhs_stays = problem.rhs_is_free && may_be_one(ROWS);
-        let lhs_bytes = bytes(&[INNER, BATCH, ROWS], element_bytes);
+        let rhs_stays = (problem.rhs_is_free && may_be_one(ROWS)) || self.may_stay(1, branch);
+        let lhs_bytes =
+            if self.may_stay(0, branch) { 0 } else { bytes(&[INNER, BATCH, ROWS], element_bytes) };
         let rhs_bytes = if rhs_stays { 0 } else { bytes(&[INNER, BATCH, COLUMNS], element_bytes) };
         let out_bytes = bytes(&[BATCH, ROWS, COLUMNS], partial_bytes);
         let mut cycles = receive_cycles(machine, lhs_bytes, may_be_even(COLUMNS))

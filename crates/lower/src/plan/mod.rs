@@ -13,6 +13,7 @@ mod cost;
 mod family;
 mod fuse;
 mod gather;
+mod home;
 mod in_place;
 mod matmul;
 mod matmul_split;
@@ -20,6 +21,7 @@ mod print;
 mod reduce;
 mod scatter;
 mod search;
+mod shared;
 mod sparse;
 mod spread;
 mod ways;
@@ -147,7 +149,7 @@ impl Planner<'_> {
             Op::Reshape { .. } => self.reshape(node),
             Op::Transpose { perm } => self.transpose(perm, node),
             Op::Reduce { axes, .. } => self.reduce(axes, node),
-            Op::Dot(dot) => self.matmul(dot, id, node),
+            Op::Dot(dot) => self.matmul(dot, node),
             Op::Conv(conv) => self.conv(conv, id, node),
             Op::Gather { axis } => self.gather(*axis, node),
             Op::Scatter { axis, combine } => self.scatter(*axis, *combine, node),

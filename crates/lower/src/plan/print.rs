@@ -57,8 +57,13 @@ fn print_method(method: &Method) -> String {
             let [inner, batch, rows, columns] =
                 [INNER, BATCH, ROWS, COLUMNS].map(|role| print_cuts(&plan.cuts[role]));
             format!(
-                "  {}split inner={inner} batch={batch} rows={rows} columns={columns} partials={}{} cycles={} temporary={}",
+                "  {}split inner={inner} batch={batch} rows={rows} columns={columns}{} partials={}{} cycles={} temporary={}",
                 if plan.swapped { "swapped " } else { "" },
+                match plan.stays {
+                    Some(0) => " inputs=stay",
+                    Some(_) => " weights=stay",
+                    None => "",
+                },
                 plan.partials,
                 print_stages(&plan.stages),
                 plan.cost.cycles(),

@@ -23,6 +23,22 @@ pub(super) struct Way {
     pub choice: Choice,
 }
 
+impl Way {
+    /// So many parts of each dimension.
+    pub fn new(dims: &[Dim], parts: SmallVec<[u64; 4]>) -> Self {
+        let share = |(dim, &parts): (&Dim, &u64)| dim.share(parts);
+        let block = dims.iter().zip(&parts).map(share).fold(1u64, |block, share| block.saturating_mul(share));
+        Way { choice: Choice { parts: parts.iter().product(), block }, parts }
+    }
+}
+
+impl Dim {
+    /// The largest of so many parts.
+    fn share(&self, parts: u64) -> u64 {
+        (self.size.div_ceil(self.grain).div_ceil(parts) * self.grain).min(self.size)
+    }
+}
+
 /// Dimensions and sizes with units such that blocks hold whole units of `grain` elements, counted from the last
 /// dimension on.
 pub(super) fn in_grains(
@@ -51,9 +67,8 @@ pub(super) fn ways(dims: &[Dim], most: u64) -> Vec<Way> {
         let mut all: Vec<Way> = Vec::new();
         for way in &front {
             for &count in counts.iter().take_while(|&&count| count * way.choice.parts <= most) {
-                let share = (dim.size.div_ceil(dim.grain).div_ceil(count) * dim.grain).min(dim.size);
-                let choice =
-                    Choice { parts: way.choice.parts * count, block: way.choice.block.saturating_mul(share) };
+                let block = way.choice.block.saturating_mul(dim.share(count));
+                let choice = Choice { parts: way.choice.parts * count, block };
                 let parts = way.parts.iter().copied().chain([count]).collect();
                 all.push(Way { parts, choice });
             }
