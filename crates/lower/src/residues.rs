@@ -74,8 +74,9 @@ impl<'a> Classes<'a> {
             |k: u64| residue as i64 + (k * self.conv.kernel_dilation[dim]) as i64 - self.conv.padding[dim].0;
         let mut seen = (0..self.kernel_sizes[dim + 2]).filter(|&k| at(k).rem_euclid(distance) == 0);
         let first = seen.next()?;
-        let step = seen.next().map_or(1, |second| second - first);
-        Some(Taps { first, step, count: (self.kernel_sizes[dim + 2] - first).div_ceil(step) })
+        let left = self.kernel_sizes[dim + 2] - first;
+        let step = seen.next().map_or(left, |second| second - first);
+        Some(Taps { first, step, count: left.div_ceil(step) })
     }
 
     /// Whether a class sees a part of the kernel, and begins within the input.
@@ -178,10 +179,11 @@ impl Writer<'_> {
             let distance = classes.conv.input_dilation[dim];
             let taps = classes.taps(dim, residue).expect("every class sees a part of the kernel");
             (part.begin[dim + 2], part.step[dim + 2]) = (taps.first, taps.step);
-            let dilation = taps.step * conv.kernel_dilation[dim];
             let low = -classes.begin(dim, residue, &taps);
             crop.begin[dim + 2] = (-low).max(0) as u64;
-            conv.kernel_dilation[dim] = (dilation / distance).max(1);
+            // A single one has no distance to others.
+            let apart = taps.step * conv.kernel_dilation[dim] / distance;
+            conv.kernel_dilation[dim] = if taps.count > 1 { apart } else { 1 };
             conv.input_dilation[dim] = 1;
             let span = ((taps.count - 1) * conv.kernel_dilation[dim] + 1) as i64;
             let held = classes.input_sizes[dim + 2] as i64 - crop.begin[dim + 2] as i64;

@@ -195,3 +195,66 @@ fn gradients_of_windows_are_one_step() {
         );
     }
 }
+
+/// Outputs of a convolution over an input with holes, as the gradient of a strided convolution's input is, are classes of
+/// dense convolutions: as many as there are residues, without zeros between the input's elements.
+#[test]
+fn holes_of_convolutions_are_not_multiplied() {
+    // Input, kernel, attributes, result, classes.
+    let cases = [
+        ("2,8,8,8", "8,8,3,3", "padding=[1:2,1:2] input_dilation=[2,2]", "2,8,16,16", 4),
+        ("2,8,8,9", "8,8,3,4", "padding=[1:1,2:3] input_dilation=[2,2]", "2,8,15,19", 4),
+        ("2,8,6,40", "8,8,5,3", "padding=[3:2,1:1] input_dilation=[3,1]", "2,8,17,40", 3),
+        ("2,8,9,16", "8,4,3,3", "padding=[0:0,-1:0] input_dilation=[2,2] groups=2", "2,8,15,28", 4),
+        (
+            "2,8,10,10",
+            "8,8,3,3",
+            "padding=[2:2,2:2] input_dilation=[2,2] kernel_dilation=[3,1]",
+            "2,8,17,21",
+            4,
+        ),
+    ];
+    for (input, kernel, attributes, result, classes) in cases {
+        let text = format!(
+            "func @main(%x: f32[{input}], %w: f32[{kernel}]) -> f32[{result}] {{
+  %y = conv %x, %w {attributes} : f32[{result}]
+  return %y
+}}"
+        );
+        let plan = check(&parsed(&text), 1e-4);
+        assert_eq!((count(&plan, "conv"), count(&plan, "pad")), (classes, 0), "{attributes}\n{plan}");
+    }
+}
+
+/// Forward, backward and the gradient of the weights, which are state: where two of the products leave them is cheaper
+/// than where one likes them best.
+#[test]
+fn weights_lie_as_suits_all_their_products() {
+    let text = "func @main(%x: f16[2,1024], %w: f16[1024,1024]) -> f16[1024,1024], f16[2,1024] {
+  %y = dot %x, %w contract=[1:1] : f16[2,1024]
+  %t = tanh %y : f16[2,1024]
+  %dx = dot %t, %w contract=[1:0] : f16[2,1024]
+  %dw = dot %t, %x contract=[0:0] : f16[1024,1024]
+  %new = sub %w, %dw : f16[1024,1024]
+  return %new, %dx
+}";
+    let module = parsed(text);
+    let main = module.main().expect("there is a main");
+    let args =
+        [values(0, DType::F16, [2, 1024].into()), values(1, DType::F16, [1024, 1024].into())].map(|tensor| {
+            Tensor::from_f64(
+                DType::F16,
+                tensor.shape().clone(),
+                &tensor.to_f64().iter().map(|x| x / 64.0).collect::<Vec<f64>>(),
+            )
+        });
+    let expected = pando_graph::eval(&module, main, &args).expect("valid programs evaluate");
+    let machine = pando_machine::load("mk2").expect("built in");
+    let options = Options { state: vec![(1, 0)], ..Options::default() };
+    let compiled = compile(&module, &machine, &options).expect("it fits");
+    let plan = print_plan(&compiled.module, &compiled.plan);
+    assert_eq!(plan.matches("weights=stay").count(), 2, "{plan}");
+    common::assert_sound(&compiled, &machine, &plan);
+    let actual = common::simulate(&compiled, &args).unwrap_or_else(|error| panic!("{error}\n{plan}"));
+    compare(&actual, &expected, 1e-2).unwrap_or_else(|error| panic!("{error}\n{plan}"));
+}
