@@ -30,6 +30,7 @@ pub use place::{Placed, place};
 pub use plan::{Plan, plan, print_plan};
 pub use precision::{Precision, with_precision};
 pub use prepare::{inline_calls, prepare, supported};
+pub use sparse::buckets_for;
 pub use stages::{End, Stage, rebalance, split, split_after};
 
 use pando_base::Result;

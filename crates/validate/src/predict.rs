@@ -113,8 +113,9 @@ fn predict(series: &Series, point: &Point, machine: &Machine) -> Result<Predicti
             compiled(&module, machine, &options(partials, None), series.measures, &mut remark)?
         }
         Experiment::Model { name, partials, call } => {
-            let module = models::model(&series.fill(name, point)?)?;
-            compiled(&module, machine, &options(partials, *call), series.measures, &mut remark)?
+            let options = options(partials, *call);
+            let module = models::model(&series.fill(name, point)?, machine, &options)?;
+            compiled(&module, machine, &options, series.measures, &mut remark)?
         }
         Experiment::Host { direction, waiting } => {
             let kind = if *direction == Direction::In { StepKind::HostIn } else { StepKind::HostOut };

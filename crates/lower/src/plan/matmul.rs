@@ -222,8 +222,10 @@ impl Planner<'_> {
         let (lhs, rhs, out) = (node.operands[0], node.operands[1], node.results[0]);
         let shapes = [self.shape(lhs), self.shape(rhs)];
         let dims = DotDims::new(dot, shapes[0].rank(), shapes[1].rank());
+        let reductions = self.reductions(out, &dims);
         let plain = Problem {
             machine: self.machine,
+            reductions,
             home: home(&dims, [&operands[0].layout, &operands[1].layout], [&shapes[0], &shapes[1]]),
             dims: dims.clone(),
             lhs: shapes[0].clone(),
@@ -249,6 +251,7 @@ impl Planner<'_> {
                 rhs: plain.lhs.clone(),
                 input: self.dtype(rhs),
                 transposes: true,
+                reductions: [reductions[1], reductions[0]],
                 rhs_is_free: operands[0].is_free,
                 ..plain
             };
@@ -259,6 +262,36 @@ impl Planner<'_> {
             }
         }
         self.matmuls.entry(key).or_insert(plan).clone()
+    }
+
+    /// How many reductions of a product, or of functions of it, are over free dimensions of the left and of the right
+    /// operand.
+    fn reductions(&self, out: ValueId, dims: &DotDims) -> [u64; 2] {
+        let rows = dims.batch.len()..dims.batch.len() + dims.lhs_free.len();
+        let columns = rows.end..rows.end + dims.rhs_free.len();
+        let mut found = [0; 2];
+        let mut values = vec![out];
+        // A softmax has three functions between its two reductions.
+        for _ in 0..4 {
+            let users = values.iter().flat_map(|&value| self.users_of(value)).collect::<Vec<_>>();
+            for axes in users.iter().filter_map(|node| match &node.op {
+                Op::Reduce { axes, .. } => Some(axes),
+                _ => None,
+            }) {
+                found[0] += u64::from(axes.iter().any(|axis| rows.contains(axis)));
+                found[1] += u64::from(axes.iter().any(|axis| columns.contains(axis)));
+            }
+            let same = |node: &&&Node| {
+                node.op.is_elementwise() && self.func.ty(node.results[0]).dims == self.func.ty(out).dims
+            };
+            values = users.iter().filter(same).map(|node| node.results[0]).collect();
+            values.dedup();
+        }
+        found
+    }
+
+    fn users_of(&self, value: ValueId) -> impl Iterator<Item = &Node> {
+        self.users[value].iter().map(|&id| &self.func.nodes[id])
     }
 
     /// Whether a value is kept for its products, as weights are.

@@ -26,6 +26,8 @@ pub(super) struct Problem<'a> {
     pub transposes: bool,
     /// Whether the weights can be stored where the product wants them, if that needs no copies.
     pub rhs_is_free: bool,
+    /// How many reductions follow over rows and over columns: of parts they take a gathering and its return each.
+    pub reductions: [u64; 2],
     /// Where an operand lies.
     pub home: Option<Home>,
     pub memory_bytes: u64,
@@ -49,7 +51,7 @@ impl Problem<'_> {
     /// What plans of equal problems are remembered by.
     pub fn key(&self) -> String {
         format!(
-            "{:?} {} {} {} {} {} {} {} {:?}",
+            "{:?} {} {} {} {} {} {} {} {:?} {:?}",
             self.dims,
             self.lhs,
             self.rhs,
@@ -58,6 +60,7 @@ impl Problem<'_> {
             self.output,
             self.transposes,
             self.rhs_is_free,
+            self.reductions,
             self.home
         )
     }
@@ -235,6 +238,10 @@ impl Splits<4> for Solver<'_> {
             ..Cost::default()
         };
         if parts[INNER] == 1 {
+            let split =
+                [ROWS, COLUMNS].into_iter().zip(problem.reductions).filter(|&(role, _)| parts[role] > 1);
+            let steps: u64 = split.map(|(_, reductions)| 2 * reductions).sum();
+            cost.overhead_cycles += steps * superstep_cycles(machine);
             return Some(cost);
         }
         let inner = &self.way(INNER, parts[INNER]).parts;
