@@ -11,6 +11,7 @@ mod movement;
 mod reduce;
 mod scan;
 mod scatter;
+mod serial;
 mod sort;
 mod source;
 mod sparse;
@@ -88,6 +89,9 @@ struct Scope<'a> {
     is_main: bool,
     /// Where each value is stored.
     homes: SideTable<ValueId, Option<VarId>>,
+    /// The value that a variable of this function holds and nothing outside it reads.
+    held: SideTable<VarId, Option<ValueId>>,
+    last_reads: SideTable<ValueId, Option<NodeId>>,
     /// Copies of values in other layouts, and which node used them last.
     fetched: FxHashMap<(ValueId, Layout), (VarId, NodeId)>,
     node: NodeId,
@@ -102,10 +106,25 @@ impl<'a> Scope<'a> {
             plan,
             is_main,
             homes: SideTable::default(),
+            held: SideTable::default(),
+            last_reads: state::last_reads(func, plan),
             fetched: FxHashMap::default(),
             node: pando_base::Id::from_index(0),
             becomes: SideTable::default(),
         }
+    }
+
+    /// A variable of this function's own holds a value.
+    fn store(&mut self, value: ValueId, var: VarId) {
+        self.homes[value] = Some(var);
+        self.held[var] = Some(value);
+    }
+
+    /// Whether what a variable holds is read by the node at hand and no longer needed.
+    fn is_last_read(&self, var: VarId) -> bool {
+        let is_last =
+            |value: ValueId| self.last_reads[value] == Some(self.node) && !self.func.results.contains(&value);
+        self.held[var].is_some_and(is_last)
     }
 }
 
@@ -118,7 +137,7 @@ fn is_worth_keeping(copy: &Var, last: NodeId, now: NodeId) -> bool {
     now.index() - last.index() <= 64 || copy.max_tile_bytes() <= 1024
 }
 
-impl Emitter<'_> {
+impl<'a> Emitter<'a> {
     fn nodes(&mut self) {
         let func = self.scope.func;
         let mut state = state::Settling::new(func, self.scope.plan, &self.options.state, self.scope.is_main);
@@ -137,6 +156,7 @@ impl Emitter<'_> {
         match (&node.op, method) {
             // Stored when first used, or computed where it is.
             (Op::Constant(_), _) | (_, Method::Fused | Method::Kept | Method::View) => {}
+            (_, Method::Serial(plan)) => self.serial(node, plan),
             (Op::Dot(_), Method::Matmul(plan)) => self.matmul(node, plan),
             (Op::Conv(_), Method::Conv(plan)) => self.conv(node, plan),
             (Op::Gather { .. }, Method::Gather(plan)) => self.gather(node, plan),
@@ -230,7 +250,7 @@ impl Emitter<'_> {
             &self.layout(value),
             role,
         );
-        self.scope.homes[value] = Some(var);
+        self.scope.store(value, var);
         var
     }
 
@@ -284,6 +304,7 @@ impl Emitter<'_> {
             map: CopyMap::identity(&shape),
         });
         self.scope.fetched.insert((value, wanted), (var, node));
+        self.scope.held[var] = Some(value);
         var
     }
 

@@ -18,6 +18,7 @@ mod print;
 mod reduce;
 mod scatter;
 mod search;
+mod serial;
 mod sparse;
 mod spread;
 mod window;
@@ -33,6 +34,7 @@ pub use print::print_plan;
 pub(crate) use reduce::total_dtype;
 pub use reduce::{stages_for, stages_for_axes};
 pub use scatter::{ScatterPlan, UPDATES};
+pub use serial::{Cut, SerialPlan};
 pub use sparse::SparsePlan;
 pub(crate) use sparse::{COLUMNS, Sizes};
 pub(crate) use window::{window_kernel, window_source};
@@ -58,6 +60,8 @@ pub enum Method {
     Direct,
     Matmul(MatmulPlan),
     Conv(ConvPlan),
+    /// A product in slices.
+    Serial(Box<SerialPlan>),
     Gather(GatherPlan),
     Scatter(ScatterPlan),
     Sort(SortPlan),
@@ -94,6 +98,8 @@ pub fn plan(module: &Module, machine: &Machine, options: &Options) -> Result<Pla
         convs: FxHashMap::default(),
         families: family::Families::new(func, &options.state),
         preplanned: Default::default(),
+        serials: FxHashMap::default(),
+        slicing: false,
     };
     planner.decide_families();
     planner.nodes();
@@ -114,6 +120,10 @@ pub(crate) struct Planner<'a> {
     convs: FxHashMap<String, ConvPlan>,
     families: family::Families,
     preplanned: family::Preplanned,
+    /// How equal products are cut.
+    serials: FxHashMap<String, Option<Cut>>,
+    /// Whether this plans a slice of a product.
+    slicing: bool,
 }
 
 impl Planner<'_> {
@@ -140,8 +150,7 @@ impl Planner<'_> {
             Op::Reshape { .. } => self.reshape(node),
             Op::Transpose { perm } => self.transpose(perm, node),
             Op::Reduce { axes, .. } => self.reduce(axes, node),
-            Op::Dot(dot) => self.matmul(dot, id, node),
-            Op::Conv(conv) => self.conv(conv, id, node),
+            Op::Dot(_) | Op::Conv(_) => self.product(id, node),
             Op::Gather { axis } => self.gather(*axis, node),
             Op::Scatter { axis, combine } => self.scatter(*axis, *combine, node),
             Op::ReduceWindow(window) => self.reduce_window(window, node),
