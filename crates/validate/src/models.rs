@@ -7,12 +7,13 @@ use pando_graph::Module;
 use pando_lower::{Precision, with_precision};
 
 /// Templates; see `data/README.md`.
-const PROGRAMS: [(&str, &str); 13] = [
+const PROGRAMS: [(&str, &str); 14] = [
     ("addition.tile", include_str!("../data/programs/addition.tile")),
     ("blur-pass.tile", include_str!("../data/programs/blur-pass.tile")),
     ("blur.tile", include_str!("../data/programs/blur.tile")),
     ("copy.tile", include_str!("../data/programs/copy.tile")),
     ("dense.graph", include_str!("../data/programs/dense.graph")),
+    ("heads.graph", include_str!("../data/programs/heads.graph")),
     ("heart.tile", include_str!("../data/programs/heart.tile")),
     ("heat2d.tile", include_str!("../data/programs/heat2d.tile")),
     ("heat3d.tile", include_str!("../data/programs/heat3d.tile")),

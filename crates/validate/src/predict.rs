@@ -175,6 +175,7 @@ fn part(measures: Measures, timeline: &Timeline, machine: &Machine) -> f64 {
     let chip = sum(&|step| step.cycles) - host;
     match measures {
         Measures::Compute => sum(&|step| step.parts.compute),
+        Measures::Longest => timeline.steps.iter().map(|step| step.parts.compute).max().unwrap_or(0) as f64,
         Measures::Exchange => sum(&|step| step.parts.exchange),
         Measures::Moving => sum(&|step| step.parts.exchange.saturating_sub(setup)),
         Measures::Sync => sum(&|step| step.parts.sync),

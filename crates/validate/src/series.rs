@@ -115,6 +115,8 @@ pub struct Point {
 #[serde(rename_all = "lowercase")]
 pub enum Measures {
     Compute,
+    /// The longest compute set alone: of a product, its vertices without the sums of their partial results.
+    Longest,
     Exchange,
     /// Words on the wires, without the sync before and the set-up of each exchange.
     Moving,
