@@ -22,15 +22,17 @@ use crate::Options;
 use crate::layouts::{holds, normalize};
 use crate::plan::{Method, Plan};
 use crate::prepare::value_name;
+use crate::rooms::kind;
 use pando_base::{DType, Shape, SideTable};
 use pando_graph::{ConstData, ConstId, Func, Module, Node, NodeId, Op, ValueDef, ValueId};
 use pando_machine::Machine;
 use pando_tile::{
-    ComputeSet, Copy, CopyMap, Exchange, Grid, Group, Init, Kernel, Layout, Operand, Program, Region, Role,
-    Step, Var, VarId,
+    ComputeSet, ComputeSetId, Copy, CopyMap, Exchange, ExchangeId, Grid, Group, Init, Kernel, Layout,
+    Operand, Program, Region, Role, Step, Var, VarId,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// A program and what its variables stand for.
 pub struct Emitted {
@@ -41,6 +43,14 @@ pub struct Emitted {
     pub outputs: Vec<VarId>,
     /// The module's constant behind a variable whose contents are supplied from outside.
     pub constants: SideTable<VarId, Option<ConstId>>,
+    pub products: Products,
+}
+
+/// Which steps compute products, and of which kind ([`crate::rooms`]).
+#[derive(Default)]
+pub struct Products {
+    pub of_sets: SideTable<ComputeSetId, Option<Arc<str>>>,
+    pub of_exchanges: SideTable<ExchangeId, Option<Arc<str>>>,
 }
 
 /// The program of a planned module.
@@ -59,12 +69,20 @@ pub fn emit(module: &Module, plan: &Plan, machine: &Machine, options: &Options) 
         names: FxHashSet::default(),
         load: Vec::new(),
         store: Vec::new(),
+        product: None,
+        products: Products::default(),
     };
     let inputs = emitter.inputs();
     emitter.nodes();
     let outputs = emitter.outputs();
     emitter.iterate();
-    Emitted { program: emitter.program, inputs, outputs, constants: emitter.constants }
+    Emitted {
+        program: emitter.program,
+        inputs,
+        outputs,
+        constants: emitter.constants,
+        products: emitter.products,
+    }
 }
 
 struct Emitter<'a> {
@@ -79,6 +97,9 @@ struct Emitter<'a> {
     /// Transfers between the host and I/O tiles.
     load: Vec<Step>,
     store: Vec<Step>,
+    /// The kind of the product that is being emitted.
+    product: Option<Arc<str>>,
+    products: Products,
 }
 
 /// The function whose nodes are being emitted.
@@ -143,7 +164,15 @@ impl<'a> Emitter<'a> {
         let mut state = state::Settling::new(func, self.scope.plan, &self.options.state, self.scope.is_main);
         for (id, node) in func.nodes.iter() {
             self.scope.node = id;
-            self.node(id, node);
+            let kind = if self.product.is_none() { kind(func, node) } else { None };
+            match kind {
+                Some(kind) => {
+                    self.product = Some(kind.into());
+                    self.node(id, node);
+                    self.product = None;
+                }
+                None => self.node(id, node),
+            }
             for (param, value) in state.ready(id) {
                 self.settle(param, value);
             }
@@ -313,6 +342,7 @@ impl<'a> Emitter<'a> {
         if !self.pending.is_empty() {
             let copies = std::mem::take(&mut self.pending);
             let id = self.program.exchanges.push(Exchange { name: name.into(), copies });
+            self.products.of_exchanges[id].clone_from(&self.product);
             self.program.body.push(Step::Exchange(id));
         }
     }
@@ -323,6 +353,7 @@ impl<'a> Emitter<'a> {
         let operands = operands.into_iter().map(|(var, region)| Operand { var, region }).collect();
         let group = Group { kernel, grid: grid.clone(), operands };
         let id = self.program.compute_sets.push(ComputeSet { name: name.into(), groups: vec![group] });
+        self.products.of_sets[id].clone_from(&self.product);
         self.program.body.push(Step::Compute(id));
     }
 }

@@ -59,8 +59,7 @@ impl<'a> Emitter<'a> {
     /// A slice of an operand, where that lies.
     fn take_slice(&mut self, serial: &SerialPlan, at: usize, whole: VarId, counter: VarId) -> VarId {
         let param = serial.func.params[at];
-        let from = self.program.vars[whole].home.clone();
-        let to = self.layout(param);
+        let (from, to) = (serial.operands[at].clone(), self.layout(param));
         let name = format!("{}.slice", self.base_name(param));
         let slice = self.temp(&name, self.dtype(param), self.shape(param), &to);
         let attrs = serial.cut.attrs(at).expect("only asked of what is cut");

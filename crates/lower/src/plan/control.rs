@@ -88,23 +88,20 @@ impl<'a> Planner<'a> {
             func,
             machine: self.machine,
             options: self.options,
+            rooms: self.rooms,
             plan: Plan::default(),
             users: all_users(func),
             steady: IdSet::default(),
-            balanced: std::mem::take(&mut self.balanced),
-            matmuls: std::mem::take(&mut self.matmuls),
-            convs: std::mem::take(&mut self.convs),
+            found: std::mem::take(&mut self.found),
             families: Families::default(),
             preplanned: Default::default(),
-            serials: std::mem::take(&mut self.serials),
-            slicing: false,
+            slice_of: None,
         }
     }
 
     /// The plan that such a planner made.
     pub(super) fn take_back(&mut self, planner: Planner) -> Plan {
-        (self.balanced, self.matmuls, self.convs) = (planner.balanced, planner.matmuls, planner.convs);
-        self.serials = planner.serials;
+        self.found = planner.found;
         planner.plan
     }
 

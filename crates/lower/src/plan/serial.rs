@@ -9,6 +9,7 @@
 use super::matmul::{Cost, DotDims};
 use super::{Method, Plan, Planner, matrix_rate, superstep_cycles};
 use crate::layouts::{balanced, normalize, without_copies};
+use crate::rooms;
 use pando_base::{DType, Shape};
 use pando_graph::{Func, Node, NodeId, Op, TensorType, ValueId, infer, known_dims};
 use pando_tile::kernel::SliceAttrs;
@@ -112,7 +113,7 @@ type Rank = (u64, u64);
 impl Planner<'_> {
     /// A product whose copies and sums find room, or else the way with the least.
     pub(super) fn product(&mut self, id: NodeId, node: &Node) -> Method {
-        let whole_only = self.slicing || self.preplanned.contains_key(&id);
+        let whole_only = self.slice_of.is_some() || self.preplanned.contains_key(&id);
         if let Some(serial) = (!whole_only).then(|| self.serial(node)).flatten() {
             return self.adopt(serial, node);
         }
@@ -135,19 +136,19 @@ impl Planner<'_> {
 
     /// The best way to compute a product in slices, if that is better than at once.
     fn serial(&mut self, node: &Node) -> Option<SerialPlan> {
-        let at_once = self.cost_at_once(node)?;
-        if at_once.temporary_bytes <= self.temporary_bytes() {
+        let (at_once, room) = (self.cost_at_once(node)?, self.room(node));
+        if at_once.temporary_bytes <= room {
             return None;
         }
         let key = self.serial_key(node);
-        let best = match self.serials.get(&key) {
+        let best = match self.found.serials.get(&key) {
             Some(known) => *known,
             None => {
-                let rank = (at_once.temporary_bytes - self.temporary_bytes(), at_once.cycles());
+                let rank = (at_once.temporary_bytes - room, at_once.cycles());
                 let cuts = self.cuts(node).into_iter().filter_map(|ways| self.first_within(node, &ways));
                 let best = cuts.collect::<Vec<_>>().into_iter().min_by_key(|(rank, _)| *rank);
                 let best = best.filter(|(found, _)| *found < rank).map(|(_, cut)| cut);
-                self.serials.insert(key, best);
+                self.found.serials.insert(key, best);
                 best
             }
         };
@@ -167,12 +168,19 @@ impl Planner<'_> {
         let lies = |&operand: &ValueId| if self.is_free(operand) { None } else { self.lies(operand) };
         let operands: Vec<Option<Layout>> = node.operands.iter().map(lies).collect();
         let types = self.func.operand_types(&node.operands);
-        format!("{:?} {types:?} {} {operands:?}", node.op, self.dtype(node.results[0]))
+        format!("{:?} {types:?} {} {operands:?} {}", node.op, self.dtype(node.results[0]), self.room(node))
+    }
+
+    /// Bytes that a product may take for what it alone needs.
+    pub(super) fn room(&self, node: &Node) -> u64 {
+        let known = || rooms::kind(self.func, node).and_then(|kind| self.rooms.get(&kind).copied());
+        let room = self.slice_of.or_else(|| if self.rooms.is_empty() { None } else { known() });
+        room.unwrap_or(u64::MAX).min(self.temporary_bytes())
     }
 
     /// Along one dimension, the fewest slices within the memory bound; the most if there are none.
     fn first_within(&mut self, node: &Node, ways: &[Cut]) -> Option<(Rank, Cut)> {
-        let bound = self.temporary_bytes();
+        let bound = self.room(node);
         let (mut low, mut high) = (0, ways.len());
         let mut found = None;
         while low < high {
@@ -231,11 +239,12 @@ impl Planner<'_> {
 
     /// Plans a slice and what is around it; nothing if its result would not be whole chunks on each tile.
     fn serial_plan(&mut self, node: &Node, cut: Cut) -> Option<SerialPlan> {
+        let room = self.room(node);
         let func = self.slice_func(node, &cut);
         let homes: Vec<Option<Layout>> =
             (0..2).map(|at| self.home_for_slices(node.operands[at], at, &cut)).collect();
         let mut planner = self.planner_of(&func);
-        planner.slicing = true;
+        planner.slice_of = Some(room);
         planner.steady = (0..2).filter(|&at| cut.dims[at].is_none()).map(|at| func.params[at]).collect();
         for (at, home) in homes.iter().enumerate() {
             planner.plan.layouts[func.params[at]] = home.as_ref().and_then(|home| cut.slice_of(at, home));
@@ -278,6 +287,7 @@ impl Planner<'_> {
                 true => cut.whole_of(at, &planned),
                 false => self.in_rounds(node.operands[at], at, &cut),
             });
+            let whole = normalize(&whole, &self.shape(node.operands[at]));
             plan.layouts[func.params[at]] = cut.slice_of(at, &whole);
             operands[at] = whole;
         }
@@ -291,6 +301,8 @@ impl Planner<'_> {
             let whole = self.in_rounds(node.results[0], 2, &cut);
             plan.layouts[result] = cut.slice_of(2, &whole);
         }
+        let lies = plan.layouts[result].as_ref().expect("every value is planned");
+        plan.layouts[result] = Some(normalize(lies, &cut.shape(2, &self.shape(node.results[0]))));
         let operands = operands.try_into().expect("a product has two operands");
         Some(SerialPlan { cut, func, plan, operands, cycles: 0, temporary_bytes: 0 })
     }
