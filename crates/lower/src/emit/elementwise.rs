@@ -47,17 +47,18 @@ impl Emitter<'_> {
                 .iter()
                 .map(|&operand| (self.fetch(operand, &layout), layout.region.clone()))
                 .collect();
-            operands.push((self.result(node), layout.region.clone()));
+            operands.push((self.result_over(node, &operands), layout.region.clone()));
             return self.compute(&self.label(node), kernel(&node.op), &layout.grid, operands);
         }
         let mut chain = Chain::default();
         self.write(node, &mut chain);
         let inputs = chain.inputs.iter();
         let mut operands: Vec<(VarId, Region)> = inputs.map(|input| self.repeated(input, &layout)).collect();
+        let out = self.result_over(node, &operands);
         if let Some((value, _)) = chain.kept {
             operands.push((self.stored(value), layout.region.clone()));
         }
-        operands.push((self.result(node), layout.region.clone()));
+        operands.push((out, layout.region.clone()));
         self.compute(&self.label(node), Kernel::Map(chain.attrs()), &layout.grid, operands);
     }
 

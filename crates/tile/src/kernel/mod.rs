@@ -28,6 +28,7 @@ mod random;
 mod reduce;
 mod scan;
 mod scatter;
+mod slice;
 mod sort;
 mod sparse;
 mod values;
@@ -107,6 +108,10 @@ pub enum Kernel {
     Scatter(ScatterAttrs),
     /// `data, index, row, out`, which is `data` itself: the row that the index says is replaced where it lies.
     Update { axis: u8, size: u64 },
+    /// `whole, number (any integer type), slice`.
+    TakeSlice(SliceAttrs),
+    /// `number (any integer type), slice, whole`, of which the rest stays.
+    PutSlice(SliceAttrs),
     /// `keys, out [, order (i32)]`: sorts lines along the axis; equal keys keep their order.
     Sort { axis: u8, descending: bool, ordered: bool },
     /// `own, other, out`: of two sorted blocks merged along the last dimension, the half that belongs to the
@@ -150,6 +155,15 @@ pub struct ScatterAttrs {
     pub size: u64,
     /// Whether an operand holds what the output begins as.
     pub onto: bool,
+}
+
+/// Slices of a dimension, dealt in chunks in turn: slice `i` has the chunks `i`, `i + slices`, ….
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SliceAttrs {
+    pub axis: u8,
+    /// Elements of the dimension at a time.
+    pub chunk: u64,
+    pub slices: u64,
 }
 
 /// Attributes of a convolution, one entry per spatial dimension.
@@ -204,6 +218,8 @@ impl Kernel {
             Kernel::Count => "count".into(),
             Kernel::Round => "round".into(),
             Kernel::Update { .. } => "update".into(),
+            Kernel::TakeSlice(_) => "take_slice".into(),
+            Kernel::PutSlice(_) => "put_slice".into(),
             Kernel::Map(_) => "map".into(),
             Kernel::Broadcast { .. } => "broadcast".into(),
             Kernel::Transpose { .. } => "transpose".into(),
@@ -274,6 +290,8 @@ impl Kernel {
             | Kernel::Conv(_)
             | Kernel::Merge { .. }
             | Kernel::Take { .. }
+            | Kernel::TakeSlice(_)
+            | Kernel::PutSlice(_)
             | Kernel::Gather { .. } => &[In, In, Out],
             Kernel::Map(attrs) => {
                 // As many inputs as there are, at most MAX_INPUTS; more do not pass the check.
@@ -304,6 +322,8 @@ impl Kernel {
             Kernel::Sigmoid => elementwise::check_unary(UnaryFn::Exp, operands),
             Kernel::Count => movement::check_count(operands),
             Kernel::Update { axis, size } => scatter::check(&scatter::update(*axis, *size), operands),
+            Kernel::TakeSlice(attrs) => slice::check(attrs, operands[0], operands[1], operands[2]),
+            Kernel::PutSlice(attrs) => slice::check(attrs, operands[2], operands[0], operands[1]),
             Kernel::Map(attrs) => map::check(attrs, operands),
             Kernel::Broadcast { dims } => movement::check_broadcast(dims, operands),
             Kernel::Transpose { perm } => movement::check_transpose(perm, operands),
@@ -342,6 +362,8 @@ impl Kernel {
             Kernel::Sigmoid => elementwise::run_sigmoid(args),
             Kernel::Count => movement::run_count(args),
             Kernel::Update { axis, size } => scatter::run(&scatter::update(*axis, *size), args),
+            Kernel::TakeSlice(attrs) => slice::run_take(attrs, args),
+            Kernel::PutSlice(attrs) => slice::run_put(attrs, args),
             Kernel::Map(attrs) => map::run(attrs, args),
             Kernel::Broadcast { dims } => movement::run_broadcast(dims, args),
             Kernel::Transpose { perm } => movement::run_transpose(perm, args),
@@ -381,6 +403,8 @@ impl Kernel {
             Kernel::Sigmoid => elementwise::sigmoid_cycles(operands, chip),
             Kernel::Count => movement::count_cycles(chip),
             Kernel::Update { axis, .. } => scatter::update_cycles(*axis, operands, chip),
+            Kernel::TakeSlice(_) => slice::cycles(operands[2], chip),
+            Kernel::PutSlice(_) => slice::cycles(operands[1], chip),
             Kernel::Map(attrs) => map::cycles(attrs, operands, chip),
             Kernel::Broadcast { dims } => movement::broadcast_cycles(dims, operands, chip),
             Kernel::Transpose { perm } => movement::transpose_cycles(perm, operands, chip),

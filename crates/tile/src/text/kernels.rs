@@ -2,7 +2,7 @@
 
 use crate::kernel::{
     Codelet, ConvAttrs, ConvMethod, Dims, Kernel, MapAttrs, MapFn, MapStep, ScanAttrs, ScatterAttrs,
-    WindowAttrs,
+    SliceAttrs, WindowAttrs,
 };
 use pando_base::lexer::{Cursor, TokenKind};
 use pando_base::random::Distribution;
@@ -26,6 +26,9 @@ pub fn print_attributes(kernel: &Kernel) -> String {
         }
         Kernel::Conv(attrs) => print_conv(attrs),
         Kernel::Gather { axis, size } | Kernel::Update { axis, size } => format!("axis={axis} size={size}"),
+        Kernel::TakeSlice(attrs) | Kernel::PutSlice(attrs) => {
+            format!("axis={} chunk={} slices={}", attrs.axis, attrs.chunk, attrs.slices)
+        }
         Kernel::Codelet(codelet) => codelet.attributes(),
         Kernel::Map(attrs) => print_map(attrs),
         Kernel::Iota { axis } | Kernel::Take { axis } => format!("axis={axis}"),
@@ -273,6 +276,11 @@ impl Attributes {
         Ok(ScatterAttrs { combine, axis, size, onto })
     }
 
+    fn slices(&mut self) -> Result<SliceAttrs> {
+        let (axis, chunk, slices) = (self.int("axis")?, self.int("chunk")?, self.int("slices")?);
+        Ok(SliceAttrs { axis, chunk, slices })
+    }
+
     fn plain_kernel(&mut self, name: &str) -> Result<Option<Kernel>> {
         Ok(Some(match name {
             "fill" => Kernel::Fill { value: self.number("value")? },
@@ -301,6 +309,8 @@ impl Attributes {
             }),
             "gather" => Kernel::Gather { axis: self.int("axis")?, size: self.int("size")? },
             "update" => Kernel::Update { axis: self.int("axis")?, size: self.int("size")? },
+            "take_slice" => Kernel::TakeSlice(self.slices()?),
+            "put_slice" => Kernel::PutSlice(self.slices()?),
             "iota" => Kernel::Iota { axis: self.int("axis")? },
             "codelet" => Kernel::Codelet(Box::new(self.codelet()?)),
             "scatter" => Kernel::Scatter(self.scatter(None)?),
