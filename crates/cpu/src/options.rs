@@ -2,6 +2,7 @@
 
 use crate::isa::{Isa, TileUnit};
 use crate::kernel::gemm::{Word, pays, time_share, word_tiles};
+use pando_base::Result;
 
 /// How exact products of f32 with weights are, as PyTorch names it. All levels sum in f32. What is less exact is so
 /// only where that is faster: [`MatmulPrecision::used`] tells.
@@ -63,6 +64,16 @@ pub struct CompileOptions {
     pub tile_unit: TileUnit,
     /// Whether ops are computed together. Off is for tests: the same kernels, one op at a time.
     pub fuse: bool,
+}
+
+impl CompileOptions {
+    /// With a level of instructions by its name, if one is given. What comes beside the best level, the unit for tiles,
+    /// is left out with a lower one, or on request.
+    pub fn with_instructions(self, isa: Option<&str>, with_unit: bool) -> Result<CompileOptions> {
+        let isa = isa.map_or(Ok(self.isa), Isa::named)?;
+        let tile_unit = if with_unit && isa == Isa::detect() { self.tile_unit } else { TileUnit::None };
+        Ok(CompileOptions { isa, tile_unit, ..self })
+    }
 }
 
 impl Default for CompileOptions {
