@@ -15,7 +15,6 @@ mod plan;
 mod precision;
 mod prepare;
 mod rewrite;
-
 mod rooms;
 mod softmax;
 mod sparse;
