@@ -37,6 +37,7 @@ mod window;
 use arg::same_but_ones;
 pub use arg::{Access, Arg, OperandType, VertexCost};
 pub use codelet::Codelet;
+pub use elementwise::Smooth;
 pub use map::{MAX_INPUTS, MapAttrs, MapFn, MapStep};
 pub use window::missing as missing_window_input;
 
@@ -60,8 +61,8 @@ pub enum Kernel {
     Select,
     /// `inputs…, kept…, out`: a chain of the elementwise functions above; inputs may repeat along dimensions.
     Map(MapAttrs),
-    /// `in, out`: `1 / (1 + exp(-in))`, an instruction of its own.
-    Sigmoid,
+    /// `in, out`: a function of several steps that the vendor's library has in one.
+    Smooth(Smooth),
     /// `in, out`: conversion to `out`'s type; float to integer truncates and saturates.
     Cast,
     /// `in, out`: an i32 and the next one.
@@ -214,7 +215,7 @@ impl Kernel {
             Kernel::Compare(func) => format!("compare.{func}"),
             Kernel::Select => "select".into(),
             Kernel::Cast => "cast".into(),
-            Kernel::Sigmoid => "sigmoid".into(),
+            Kernel::Smooth(func) => func.name().into(),
             Kernel::Count => "count".into(),
             Kernel::Round => "round".into(),
             Kernel::Update { .. } => "update".into(),
@@ -250,7 +251,7 @@ impl Kernel {
             Kernel::Fill { .. } | Kernel::Iota { .. } => &[Out],
             Kernel::Copy
             | Kernel::Unary(_)
-            | Kernel::Sigmoid
+            | Kernel::Smooth(_)
             | Kernel::Cast
             | Kernel::Count
             | Kernel::Broadcast { .. }
@@ -319,7 +320,7 @@ impl Kernel {
             Kernel::Compare(_) => elementwise::check_compare(operands),
             Kernel::Select => elementwise::check_select(operands),
             Kernel::Cast => elementwise::check_cast(operands),
-            Kernel::Sigmoid => elementwise::check_unary(UnaryFn::Exp, operands),
+            Kernel::Smooth(_) => elementwise::check_unary(UnaryFn::Exp, operands),
             Kernel::Count => movement::check_count(operands),
             Kernel::Update { axis, size } => scatter::check(&scatter::update(*axis, *size), operands),
             Kernel::TakeSlice(attrs) => slice::check(attrs, operands[0], operands[1], operands[2]),
@@ -359,7 +360,7 @@ impl Kernel {
             Kernel::Compare(func) => elementwise::run_compare(*func, args),
             Kernel::Select => elementwise::run_select(args),
             Kernel::Cast => elementwise::run_cast(args),
-            Kernel::Sigmoid => elementwise::run_sigmoid(args),
+            Kernel::Smooth(func) => elementwise::run_smooth(*func, args),
             Kernel::Count => movement::run_count(args),
             Kernel::Update { axis, size } => scatter::run(&scatter::update(*axis, *size), args),
             Kernel::TakeSlice(attrs) => slice::run_take(attrs, args),
@@ -400,7 +401,7 @@ impl Kernel {
             Kernel::Compare(func) => elementwise::compare_cycles(*func, operands, chip),
             Kernel::Select => elementwise::select_cycles(operands, chip),
             Kernel::Cast => elementwise::cast_cycles(operands, chip),
-            Kernel::Sigmoid => elementwise::sigmoid_cycles(operands, chip),
+            Kernel::Smooth(func) => elementwise::smooth_cycles(*func, operands, chip),
             Kernel::Count => movement::count_cycles(chip),
             Kernel::Update { axis, .. } => scatter::update_cycles(*axis, operands, chip),
             Kernel::TakeSlice(_) => slice::cycles(operands[2], chip),
@@ -437,9 +438,11 @@ impl Kernel {
     /// none for movement.
     pub fn flops(&self, operands: &[OperandType]) -> u64 {
         match self {
-            Kernel::Unary(_) | Kernel::Sigmoid | Kernel::Binary(_) | Kernel::Compare(_) | Kernel::Select => {
-                operands.last().map_or(0, OperandType::num_elements)
-            }
+            Kernel::Unary(_)
+            | Kernel::Smooth(_)
+            | Kernel::Binary(_)
+            | Kernel::Compare(_)
+            | Kernel::Select => operands.last().map_or(0, OperandType::num_elements),
             Kernel::Map(attrs) => map::flops(attrs, operands),
             Kernel::Reduce { .. } => operands[0].num_elements(),
             Kernel::MatMul { batch, contract, .. } => matmul::flops(batch, contract, operands),

@@ -2,7 +2,7 @@
 
 use crate::kernel::{
     Codelet, ConvAttrs, ConvMethod, Dims, Kernel, MapAttrs, MapFn, MapStep, ScanAttrs, ScatterAttrs,
-    SliceAttrs, WindowAttrs,
+    SliceAttrs, Smooth, WindowAttrs,
 };
 use pando_base::lexer::{Cursor, TokenKind};
 use pando_base::random::Distribution;
@@ -114,9 +114,8 @@ fn parse_step(cursor: &mut Cursor) -> Result<MapStep> {
         "compare" => CompareFn::from_name(func).map(MapFn::Compare),
         "select" => Some(MapFn::Select),
         "cast" => Some(MapFn::Cast),
-        "sigmoid" => Some(MapFn::Sigmoid),
         "fill" => Some(MapFn::Value(0.0)),
-        _ => None,
+        name => Smooth::from_name(name).map(MapFn::Smooth),
     };
     let unknown = || Error::at_position(line, col, format!("'{name}' is not an elementwise function"));
     let func = func.ok_or_else(unknown)?;
@@ -287,7 +286,6 @@ impl Attributes {
             "copy" => Kernel::Copy,
             "select" => Kernel::Select,
             "cast" => Kernel::Cast,
-            "sigmoid" => Kernel::Sigmoid,
             "count" => Kernel::Count,
             "round" => Kernel::Round,
             "rowdot" => Kernel::RowDot,
@@ -326,7 +324,7 @@ impl Attributes {
             },
             "pick" => Kernel::Pick,
             "take" => Kernel::Take { axis: self.int("axis")? },
-            _ => return Ok(None),
+            _ => return Ok(Smooth::from_name(name).map(Kernel::Smooth)),
         }))
     }
 
