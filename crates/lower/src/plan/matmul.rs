@@ -34,7 +34,7 @@ pub struct DotDims {
 
 /// A dimension in parts, over an axis of the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct DimSplit {
     /// Position in `batch` or `contract`, or dimension of the operand.
     pub dim: usize,
     pub parts: u64,
@@ -42,7 +42,7 @@ pub struct Cut {
     pub grain: u64,
 }
 
-pub type Cuts = SmallVec<[Cut; 2]>;
+pub type DimSplits = SmallVec<[DimSplit; 2]>;
 
 /// A chosen split. `lhs` is the unit's input and `rhs` its weights; if `swapped`, they are the dot's right and left
 /// operand.
@@ -50,7 +50,7 @@ pub type Cuts = SmallVec<[Cut; 2]>;
 pub struct MatmulPlan {
     pub dims: DotDims,
     /// What is cut of each role, in the order of the role constants.
-    pub cuts: [Cuts; 4],
+    pub cuts: [DimSplits; 4],
     /// An axis for each cut, and for each role without.
     pub grid: Grid,
     /// Which of `lhs` and `rhs` is already where it is used.
@@ -235,10 +235,10 @@ impl Planner<'_> {
             output: self.dtype(out),
             transposes: false,
             rhs_is_free: operands[1].is_free,
-            memory_bytes: self.temporary_bytes(),
+            memory_bytes: self.room(node),
         };
         let key = format!("{} {}", plain.key(), operands[0].is_free);
-        if let Some(plan) = self.matmuls.get(&key) {
+        if let Some(plan) = self.found.matmuls.get(&key) {
             return plan.clone();
         }
         let mut plan = plain.solve();
@@ -261,7 +261,7 @@ impl Planner<'_> {
                 plan = swapped;
             }
         }
-        self.matmuls.entry(key).or_insert(plan).clone()
+        self.found.matmuls.entry(key).or_insert(plan).clone()
     }
 
     /// How many reductions of a product, or of functions of it, are over free dimensions of the left and of the right
@@ -331,6 +331,7 @@ impl Planner<'_> {
         if half { DType::F16 } else { DType::F32 }
     }
 
+    /// Bytes that an operation may take for what it alone needs.
     pub(super) fn temporary_bytes(&self) -> u64 {
         let proportion = self.options.available_memory_proportion.clamp(0.0, 1.0);
         (self.machine.chip.sram.bytes_per_tile as f64 * proportion) as u64

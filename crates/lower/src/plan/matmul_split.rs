@@ -4,7 +4,7 @@
 
 use super::cost::{matrix_rate, receive_cycles, reduce_cycles, superstep_cycles, vertex_cycles};
 use super::home::Home;
-use super::matmul::{BATCH, COLUMNS, Cut, Cuts, DotDims, INNER, MatmulPlan, ROWS};
+use super::matmul::{BATCH, COLUMNS, DimSplit, DimSplits, DotDims, INNER, MatmulPlan, ROWS};
 use super::search::{Branch, Choice, Found, Least, Search, Splits};
 use super::ways::{Dim, Way, in_grains, ways};
 use super::{Cost, stages_for_axes};
@@ -51,7 +51,7 @@ impl Problem<'_> {
     /// What plans of equal problems are remembered by.
     pub fn key(&self) -> String {
         format!(
-            "{:?} {} {} {} {} {} {} {} {:?} {:?}",
+            "{:?} {} {} {} {} {} {} {} {:?} {:?} {}",
             self.dims,
             self.lhs,
             self.rhs,
@@ -61,7 +61,8 @@ impl Problem<'_> {
             self.transposes,
             self.rhs_is_free,
             self.reductions,
-            self.home
+            self.home,
+            self.memory_bytes
         )
     }
 
@@ -104,10 +105,10 @@ impl Problem<'_> {
     }
 
     /// An axis for each cut, and for each role; where an operand stays, its tiles.
-    fn grid(&self, cuts: &[Cuts; 4], home: Option<&Home>) -> Grid {
+    fn grid(&self, cuts: &[DimSplits; 4], home: Option<&Home>) -> Grid {
         let axes = cuts.iter().enumerate().flat_map(|(role, cuts)| {
             let dims = self.dims(role);
-            let axis = move |cut: &Cut| {
+            let axis = move |cut: &DimSplit| {
                 let at = dims.iter().position(|dim| dim.index == cut.dim).expect("a dimension of the role");
                 home.map_or(Axis { extent: cut.parts as u32, stride: 0 }, |home| home.axis(role, at))
             };
@@ -122,11 +123,11 @@ impl Problem<'_> {
     }
 
     /// The dimensions that are in parts; the largest in one part if none is.
-    fn cuts(&self, axis: usize, way: &Way) -> Cuts {
+    fn cuts(&self, axis: usize, way: &Way) -> DimSplits {
         let dims = self.dims(axis);
         let all = dims.iter().zip(&way.parts);
-        let all = all.map(|(dim, &parts)| Cut { dim: dim.index, parts, grain: dim.grain });
-        let cut: Cuts = all.clone().filter(|cut| cut.parts > 1).collect();
+        let all = all.map(|(dim, &parts)| DimSplit { dim: dim.index, parts, grain: dim.grain });
+        let cut: DimSplits = all.clone().filter(|cut| cut.parts > 1).collect();
         let largest = || dims.iter().zip(all).rev().max_by_key(|(dim, _)| dim.size).map(|(_, cut)| cut);
         if cut.is_empty() { largest().into_iter().collect() } else { cut }
     }

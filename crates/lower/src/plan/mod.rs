@@ -21,7 +21,9 @@ mod print;
 mod reduce;
 mod scatter;
 mod search;
+mod serial;
 mod shared;
+mod smooth;
 mod sparse;
 mod spread;
 mod ways;
@@ -32,7 +34,7 @@ pub(crate) use along::{rows_layout, scan_attrs};
 pub use conv::ConvPlan;
 pub use cost::Cost;
 pub(crate) use cost::{matrix_rate, receive_cycles, reduce_cycles, superstep_cycles, vertex_cycles};
-pub(crate) use fuse::{number_of, sigmoid_parts};
+pub(crate) use fuse::number_of;
 pub use gather::GatherPlan;
 pub(crate) use in_place::{reshaped, row_of};
 pub use matmul::MatmulPlan;
@@ -40,12 +42,15 @@ pub use print::print_plan;
 pub(crate) use reduce::total_dtype;
 pub use reduce::{stages_for, stages_for_axes};
 pub use scatter::{ScatterPlan, UPDATES};
+pub use serial::{Cut, SerialPlan};
+pub(crate) use smooth::smooth;
 pub use sparse::SparsePlan;
 pub(crate) use sparse::{COLUMNS, Sizes};
 pub(crate) use window::{gradient_sources, window_gradient_kernel, window_kernel, window_source};
 
 use crate::Options;
 use crate::layouts::{balanced, flat, normalize, without_copies};
+use crate::rooms::Rooms;
 use pando_base::{DType, IdSet, Result, Shape, SideTable};
 use pando_graph::{Func, Module, Node, NodeId, Op, ReduceWindow, ValueDef, ValueId};
 use pando_machine::Machine;
@@ -65,6 +70,8 @@ pub enum Method {
     Direct,
     Matmul(MatmulPlan),
     Conv(ConvPlan),
+    /// A product in slices.
+    Serial(Box<SerialPlan>),
     Gather(GatherPlan),
     Scatter(ScatterPlan),
     Sort(SortPlan),
@@ -89,24 +96,49 @@ pub struct Plan {
 
 /// Plans `main`, the first function of an inlined module, and with it the functions that it runs.
 pub fn plan(module: &Module, machine: &Machine, options: &Options) -> Result<Plan> {
-    let func = module.funcs.values().next().expect("an inlined module has a function");
-    let mut planner = Planner {
-        module,
-        func,
-        machine,
-        options,
-        plan: Plan::default(),
-        users: fuse::all_users(func),
-        steady: IdSet::default(),
-        balanced: FxHashMap::default(),
-        matmuls: FxHashMap::default(),
-        convs: FxHashMap::default(),
-        families: family::Families::new(func, &options.state),
-        preplanned: Default::default(),
-    };
-    planner.decide_families();
-    planner.nodes();
-    Ok(planner.plan)
+    Ok(Planning::default().plan(module, machine, options))
+}
+
+/// What is known before planning: the memory of products that may not take what the options allow, and what was found
+/// when the module was planned before.
+#[derive(Default)]
+pub(crate) struct Planning {
+    pub rooms: Rooms,
+    found: Found,
+}
+
+/// Solutions of problems that come up again.
+#[derive(Default)]
+pub(crate) struct Found {
+    balanced: FxHashMap<(Shape, DType), Layout>,
+    matmuls: FxHashMap<String, MatmulPlan>,
+    convs: FxHashMap<String, ConvPlan>,
+    /// How equal products are cut.
+    serials: FxHashMap<String, Option<Cut>>,
+}
+
+impl Planning {
+    pub fn plan(&mut self, module: &Module, machine: &Machine, options: &Options) -> Plan {
+        let func = module.funcs.values().next().expect("an inlined module has a function");
+        let mut planner = Planner {
+            module,
+            func,
+            machine,
+            options,
+            rooms: &self.rooms,
+            plan: Plan::default(),
+            users: fuse::all_users(func),
+            steady: IdSet::default(),
+            found: std::mem::take(&mut self.found),
+            families: family::Families::new(func, &options.state),
+            preplanned: Default::default(),
+            slice_of: None,
+        };
+        planner.decide_families();
+        planner.nodes();
+        self.found = planner.found;
+        planner.plan
+    }
 }
 
 pub(crate) struct Planner<'a> {
@@ -114,15 +146,16 @@ pub(crate) struct Planner<'a> {
     pub func: &'a Func,
     pub machine: &'a Machine,
     pub options: &'a Options,
+    rooms: &'a Rooms,
     pub plan: Plan,
     users: SideTable<ValueId, Vec<NodeId>>,
     /// Parameters that stay what they are as long as a loop runs.
     steady: IdSet<ValueId>,
-    balanced: FxHashMap<(Shape, DType), Layout>,
-    matmuls: FxHashMap<String, MatmulPlan>,
-    convs: FxHashMap<String, ConvPlan>,
+    found: Found,
     families: family::Families,
     preplanned: family::Preplanned,
+    /// If this plans a slice of a product, the bytes that it may take.
+    slice_of: Option<u64>,
 }
 
 impl Planner<'_> {
@@ -149,8 +182,7 @@ impl Planner<'_> {
             Op::Reshape { .. } => self.reshape(node),
             Op::Transpose { perm } => self.transpose(perm, node),
             Op::Reduce { axes, .. } => self.reduce(axes, node),
-            Op::Dot(dot) => self.matmul(dot, node),
-            Op::Conv(conv) => self.conv(conv, id, node),
+            Op::Dot(_) | Op::Conv(_) => self.product(id, node),
             Op::Gather { axis } => self.gather(*axis, node),
             Op::Scatter { axis, combine } => self.scatter(*axis, *combine, node),
             Op::ReduceWindow(window) => self.reduce_window(window, node),
@@ -189,7 +221,7 @@ impl Planner<'_> {
     pub fn balanced(&mut self, shape: &Shape, dtype: DType) -> Layout {
         let (tiles, min_bytes) = (self.tiles(), self.options.min_tile_bytes);
         let make = || balanced(shape, dtype, tiles, min_bytes);
-        self.balanced.entry((shape.clone(), dtype)).or_insert_with(make).clone()
+        self.found.balanced.entry((shape.clone(), dtype)).or_insert_with(make).clone()
     }
 
     /// Fixes the layout of a constant or input that has none yet to what its user wants.

@@ -1,6 +1,6 @@
 //! The plan as text: one line per value, with its method where there is a choice.
 
-use super::matmul::{BATCH, COLUMNS, Cut, INNER, ROWS};
+use super::matmul::{BATCH, COLUMNS, DimSplit, INNER, ROWS};
 use super::{Method, Plan};
 use crate::prepare::value_name;
 use pando_graph::{Func, Module, NodeId, ValueId};
@@ -25,6 +25,9 @@ fn print_func(module: &Module, func: &Func, plan: &Plan, depth: usize, out: &mut
         for &result in &node.results {
             writeln!(out, "{indent}{}", line(func, plan, result, node.op.name(), Some(id)))
                 .expect("writing to a string");
+        }
+        if let Some(Method::Serial(serial)) = &plan.methods[id] {
+            print_func(module, &serial.func, &serial.plan, depth + 1, out);
         }
         if let Some(Method::Control(plans)) = &plan.methods[id] {
             for (inner, plan) in node.op.funcs().into_iter().zip(plans) {
@@ -81,6 +84,10 @@ fn print_method(method: &Method) -> String {
                 plan.cost.temporary_bytes
             )
         }
+        Method::Serial(plan) => format!(
+            "  {} slices of {}, in chunks of {} cycles={} temporary={}",
+            plan.cut.slices, plan.cut.name, plan.cut.chunk, plan.cycles, plan.temporary_bytes
+        ),
         Method::Sparse(plan) => {
             let [columns, batch, rows] = plan.parts;
             format!(
@@ -111,7 +118,7 @@ fn print_method(method: &Method) -> String {
 }
 
 /// Parts of each dimension that is cut: `16*12`.
-fn print_cuts(cuts: &[Cut]) -> String {
+fn print_cuts(cuts: &[DimSplit]) -> String {
     let parts: Vec<String> = cuts.iter().map(|cut| cut.parts.to_string()).collect();
     if parts.is_empty() { "1".into() } else { parts.join("*") }
 }
