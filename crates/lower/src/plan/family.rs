@@ -5,7 +5,7 @@
 use super::{Method, Planner};
 use crate::layouts::without_copies;
 use pando_base::SideTable;
-use pando_graph::{Conv, Func, Node, NodeId, Op, ValueDef, ValueId};
+use pando_graph::{Conv, Dot, Func, Node, NodeId, Op, ValueDef, ValueId};
 use pando_tile::Layout;
 
 /// Functions between two convolutions, such as a norm's and an activation's.
@@ -17,6 +17,8 @@ enum Downstream<'a> {
     Partner(ValueId),
     /// A convolution whose input it becomes.
     Conv(&'a Conv, &'a Node),
+    /// A product whose operand it becomes.
+    Product(&'a Dot, &'a Node, usize),
 }
 
 #[derive(Default)]
@@ -130,7 +132,7 @@ impl<'a> Planner<'a> {
 
     /// Where a result would best lie that could lie anywhere: as the family does to which it, or what it becomes by
     /// transposing, belongs; else as what it is added to lies, as the other branch of a residual does; else so that the
-    /// next convolution's tiles have few messages.
+    /// tiles of the next convolution, or product with a batch, have few messages.
     pub(super) fn wish(&mut self, value: ValueId) -> Option<Layout> {
         if let Some(layout) = self.family_wish(value) {
             return Some(layout);
@@ -143,6 +145,11 @@ impl<'a> Planner<'a> {
             Downstream::Conv(conv, node) => {
                 let plan = self.conv_plan(conv, node);
                 let blocks = plan.input_blocks(&self.shape(node.operands[0]), &self.shape(node.results[0]));
+                Some(self.shared_out(&blocks, value))
+            }
+            Downstream::Product(dot, node, operand) => {
+                let method = Method::Matmul(Box::new(self.matmul_plan(dot, node)));
+                let blocks = self.operand_layout(&method, node, operand);
                 Some(self.shared_out(&blocks, value))
             }
         }
@@ -168,6 +175,10 @@ impl<'a> Planner<'a> {
             let node = &func.nodes[id];
             match &node.op {
                 Op::Conv(conv) if node.operands[0] == value => Some(Downstream::Conv(conv, node)),
+                Op::Dot(dot) if !dot.batch.is_empty() => {
+                    let operand = node.operands.iter().position(|&operand| operand == value)?;
+                    Some(Downstream::Product(dot, node, operand))
+                }
                 op if op.is_elementwise() && func.ty(node.results[0]).dims == *dims => {
                     let laid_out = |&&other: &&ValueId| {
                         other != value && func.ty(other).dims == *dims && self.plan.layouts[other].is_some()

@@ -180,7 +180,7 @@ fn home(dims: &DotDims, layouts: [&Option<Layout>; 2], shapes: [&Shape; 2]) -> O
 impl Planner<'_> {
     pub(super) fn matmul(&mut self, dot: &Dot, node: &Node) -> Method {
         let (lhs, rhs) = (node.operands[0], node.operands[1]);
-        let method = Method::Matmul(self.matmul_plan(dot, node));
+        let method = Method::Matmul(Box::new(self.matmul_plan(dot, node)));
         let Method::Matmul(plan) = &method else { unreachable!("just made") };
         self.want(rhs, &self.operand_layout(&method, node, 1));
         self.want(lhs, &self.operand_layout(&method, node, 0));
@@ -208,12 +208,10 @@ impl Planner<'_> {
     /// Assumption: weights that are stored for the unit stay its weights. Measured products of a stored matrix take as
     /// long with 4 columns as with 16 (hardware.md section 9, rows 39 and 40), so the library does not exchange there.
     pub(super) fn matmul_plan(&mut self, dot: &Dot, node: &Node) -> MatmulPlan {
-        let lies = |value: ValueId| {
-            let layout = self.plan.layouts[value].as_ref();
-            layout.or_else(|| self.families.layout(value)).cloned()
-        };
-        let operands = [0, 1]
-            .map(|at| Operand { layout: lies(node.operands[at]), is_free: self.is_free(node.operands[at]) });
+        let operands = [0, 1].map(|at| Operand {
+            layout: self.lies(node.operands[at]),
+            is_free: self.is_free(node.operands[at]),
+        });
         self.matmul_plan_for(dot, node, &operands)
     }
 

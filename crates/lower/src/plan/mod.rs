@@ -61,14 +61,14 @@ use spread::Sharing;
 
 /// Users of a block of an operand from which on each of them stores a share of it. What one of two tiles on a bus
 /// stores comes to them at half the rate, which is hardly any of the block then.
-const MANY_COPIES: u64 = 64;
+const MANY_COPIES: u64 = 16;
 
 /// How a node is computed. Operations not listed have one way.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Method {
     /// Follows from the layouts.
     Direct,
-    Matmul(MatmulPlan),
+    Matmul(Box<MatmulPlan>),
     Conv(ConvPlan),
     /// A product in slices.
     Serial(Box<SerialPlan>),

@@ -28,7 +28,9 @@ impl<'a> Planner<'a> {
             .iter()
             .map(|layout| uses.iter().map(|at| self.cycles_with(at, layout, value)).sum())
             .collect();
+        // Estimates are not so exact that less than a sixteenth counts.
         let best = (0..costs.len()).min_by_key(|&at| costs[at]).expect("a product uses the value");
+        let best = if costs[best] < costs[0] - costs[0] / 16 { best } else { 0 };
         let (shape, tiles) = (self.shape(value), self.tiles());
         self.families.decide(value, &candidates[best], &shape, tiles);
     }
@@ -100,14 +102,20 @@ impl<'a> Planner<'a> {
         let lies = |side: usize| (at.operand == Some(side)).then(|| oriented.clone());
         let operands = [0, 1].map(|side| Operand { layout: lies(side), is_free: false });
         let plan = self.matmul_plan_for(at.dot, at.node, &operands);
-        let shape = self.shape(value);
-        let moves = at.operand.is_none()
-            && plan.stages.is_empty()
-            && normalize(&self.own_layout(&plan, at), &shape) != normalize(layout, &shape);
-        if !moves {
-            return plan.cost.cycles();
-        }
-        let share = shape.num_elements() * self.dtype(value).size_bytes() / u64::from(self.tiles());
-        plan.cost.cycles() + receive_cycles(self.machine, share, false) + superstep_cycles(self.machine)
+        let (shape, element_bytes) = (self.shape(value), self.dtype(value).size_bytes());
+        let block_bytes = Self::largest_lens(layout, &shape).iter().product::<u64>() * element_bytes;
+        let sent = receive_cycles(self.machine, block_bytes, false);
+        let more = match at.operand {
+            // Who has most of it sends longest, if that takes longer than to receive.
+            Some(operand) => {
+                let arrival = [plan.cost.lhs_exchange_cycles, plan.cost.rhs_exchange_cycles];
+                let received = arrival[operand ^ usize::from(plan.swapped)];
+                if received == 0 { 0 } else { sent.saturating_sub(received) }
+            }
+            None if !plan.stages.is_empty() => 0,
+            None if normalize(&self.own_layout(&plan, at), &shape) == normalize(layout, &shape) => 0,
+            None => sent + superstep_cycles(self.machine),
+        };
+        plan.cost.cycles() + more
     }
 }
