@@ -34,13 +34,13 @@ pub fn program(file: &str) -> Result<&'static str> {
 /// Inference models as they are exported: without normalisations of their own.
 const FOLDED_RESNET: &str = "resnet50-folded?batch=";
 
-/// A model in f16: a built-in one, as `zoo:NAME?OPTION=VALUE` spells it, or `resnet50-folded`.
-pub fn model(spec: &str) -> Result<Module> {
+/// A model in a precision: a built-in one, as `zoo:NAME?OPTION=VALUE` spells it, or `resnet50-folded`.
+pub fn model(spec: &str, precision: Precision) -> Result<Module> {
     if let Some(batch) = spec.strip_prefix(FOLDED_RESNET) {
         let batch =
             batch.parse().map_err(|_| errors::bad_series("data", spec, "the batch is not a number"))?;
-        return resnet50(batch);
+        return Ok(with_precision(resnet50(batch)?, precision));
     }
     let (name, options) = pando_zoo::parse(spec)?;
-    Ok(with_precision(pando_zoo::build(name, &options)?, Precision::F16))
+    Ok(with_precision(pando_zoo::build(name, &options)?, precision))
 }
