@@ -7,10 +7,11 @@ use pando_graph::Module;
 use pando_lower::{Precision, with_precision};
 
 /// Templates; see `data/README.md`.
-const PROGRAMS: [(&str, &str); 16] = [
+const PROGRAMS: [(&str, &str); 17] = [
     ("addition.tile", include_str!("../data/programs/addition.tile")),
     ("blur-pass.tile", include_str!("../data/programs/blur-pass.tile")),
     ("blur.tile", include_str!("../data/programs/blur.tile")),
+    ("cast.tile", include_str!("../data/programs/cast.tile")),
     ("copy.tile", include_str!("../data/programs/copy.tile")),
     ("dense.graph", include_str!("../data/programs/dense.graph")),
     ("dense-f8.graph", include_str!("../data/programs/dense-f8.graph")),
