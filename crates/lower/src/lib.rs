@@ -16,6 +16,7 @@ mod precision;
 mod prepare;
 mod rewrite;
 mod rooms;
+mod share;
 mod sparse;
 mod stages;
 
@@ -136,8 +137,9 @@ fn compile_planned(
     pass("compiling: planning layouts and methods");
     let plan = planning.plan(module, &working, options);
     pass("compiling: emitting the tile program");
-    let emitted = emit(module, &plan, machine, options);
+    let mut emitted = emit(module, &plan, machine, options);
     check_kernels(&emitted.program)?;
+    share::share_code(&mut emitted, &machine.chip);
     pass("compiling: placing variables");
     let placed = place(&emitted.program, machine);
     let fit = fit(&emitted.program, machine, &placed, Origin::Model);
