@@ -93,7 +93,7 @@ pub struct Compiled {
 }
 
 /// How often what does not fit is planned anew, with less memory for the operations in whose time it lacks.
-const ATTEMPTS: usize = 4;
+const ATTEMPTS: u64 = 4;
 
 /// Compiles the function named `main`. Every unsupported operation is reported in one error. What does not fit, but
 /// would with less memory for some operations, is planned so.
@@ -115,14 +115,26 @@ pub fn compile_in_passes(
     let mut planning = Planning::default();
     let first = compile_planned(&module, machine, options, &mut planning, &pass)?;
     let mut last = None;
-    for _ in 0..ATTEMPTS {
+    for attempt in 1..=ATTEMPTS {
         let compiled = last.as_ref().unwrap_or(&first);
-        if compiled.fit.fits || !rooms::tighten(&mut planning.rooms, compiled, &machine.chip.sram) {
+        if compiled.fit.fits || !rooms::tighten(&mut planning.rooms, compiled, &machine.chip.sram, attempt) {
             break;
+        }
+        if std::env::var_os("LAST").is_some() {
+            eprintln!(
+                "{attempt} fit {} {} {} cycles {}",
+                compiled.fit.fits, compiled.fit.over_bytes, compiled.fit.used_bytes, compiled.fit.operation
+            );
+            let mut r: Vec<_> = planning.rooms.iter().map(|r| *r.1).collect();
+            r.sort();
+            eprintln!("{r:?}");
         }
         last = Some(compile_planned(&module, machine, options, &mut planning, &pass)?);
     }
     // What fits in no way is rather fast.
+    if std::env::var_os("LAST").is_some() {
+        return Ok(last.unwrap_or(first));
+    }
     Ok(last.filter(|compiled| compiled.fit.fits).unwrap_or(first))
 }
 

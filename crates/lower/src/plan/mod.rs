@@ -40,7 +40,7 @@ pub(crate) use sparse::{COLUMNS, Sizes};
 pub(crate) use window::{window_kernel, window_source};
 
 use crate::Options;
-use crate::layouts::{balanced, flat, normalize, without_copies};
+use crate::layouts::{balanced, evenly, flat, normalize, without_copies};
 use crate::rooms::Rooms;
 use pando_base::{DType, IdSet, Result, Shape, SideTable};
 use pando_graph::{Func, Module, Node, NodeId, Op, ValueDef, ValueId};
@@ -228,10 +228,19 @@ impl Planner<'_> {
             without_copies(&wanted, &shape)
         } else if partition && wanted.copies() >= MANY_COPIES {
             // Who sends most takes longest.
-            self.shared_out_by(&wanted, value, Sharing { ratio: (9, 8), fine: true })
+            let evenly = self.is_tight();
+            let ratio = if evenly { (33, 32) } else { (9, 8) };
+            self.shared_out_by(&wanted, value, Sharing { ratio, fine: true, evenly })
+        } else if self.is_tight() {
+            evenly(&shape, self.dtype(value), self.tiles(), self.options.min_tile_bytes)
         } else {
             self.balanced(&shape, self.dtype(value))
         }
+    }
+
+    /// Whether memory is what is short: what lies somewhere for good lies evenly, without copies.
+    fn is_tight(&self) -> bool {
+        !self.rooms.is_empty()
     }
 
     /// The first layout of a value; that of its family if there is one.
@@ -241,14 +250,15 @@ impl Planner<'_> {
     }
 
     /// Copies of a block up to this size cost less to keep than to send each time: the message alone
-    /// (hundreds of cycles of sync and set-up) outweighs some hundred bytes.
+    /// (hundreds of cycles of sync and set-up) outweighs some hundred bytes, unless memory is what is short.
     fn small_block(&self, layout: &Layout, value: ValueId) -> bool {
-        const SMALL_BYTES: u64 = 1024;
+        const SMALL_BYTES: [u64; 2] = [1024, 64];
+        let small_bytes = SMALL_BYTES[usize::from(self.is_tight())];
         let shape = self.shape(value);
         let classes = layout.grid.classes([(layout.region.as_slice(), &*shape)].into_iter());
         let largest =
             classes.iter().map(|c| layout.block(&shape, &c.representative()).volume()).max().unwrap_or(0);
-        largest * self.dtype(value).size_bytes() <= SMALL_BYTES
+        largest * self.dtype(value).size_bytes() <= small_bytes
     }
 
     /// The planned layout; a value without one yet gets a balanced partition.

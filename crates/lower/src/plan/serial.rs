@@ -7,8 +7,8 @@
 //! product is. Operands that are cut lie so that each tile takes its part of a slice from what it has.
 
 use super::matmul::{Cost, DotDims};
-use super::{Method, Plan, Planner, matrix_rate, superstep_cycles};
-use crate::layouts::{balanced, normalize, without_copies};
+use super::{Method, Plan, Planner, superstep_cycles};
+use crate::layouts::{evenly, normalize, without_copies};
 use crate::rooms;
 use pando_base::{DType, Shape};
 use pando_graph::{Func, Node, NodeId, Op, TensorType, ValueId, infer, known_dims};
@@ -216,24 +216,20 @@ impl Planner<'_> {
     }
 
     fn counts(&self, node: &Node, name: &'static str, dims: [Option<usize>; 3]) -> Vec<Cut> {
-        let dtype = self.dtype(node.operands[0]);
-        let rate = matrix_rate(&self.machine.chip, dtype);
-        let grain = match dims {
-            [_, _, None] => rate.map_or(1, |rate| rate.weights_per_unit),
-            [None, ..] => rate.map_or(1, |rate| rate.conv_units),
-            _ => 1,
-        };
         let values = node.operands.iter().chain(&node.results);
         let cut = || values.clone().zip(dims).filter_map(|(&value, dim)| Some((value, dim?)));
         let Some((value, dim)) = cut().next() else { return Vec::new() };
         let size = self.shape(value)[dim];
-        // No word is shared by two slices where elements are neighbours.
-        let is_last = cut().any(|(value, dim)| dim + 1 == self.shape(value).rank());
-        let access = if is_last { (4 / dtype.size_bytes()).max(1) } else { 1 };
+        // Where elements are neighbours, whole accesses stay together; the smaller chunks are, the more tiles have some.
+        let access = |(value, dim): (ValueId, usize)| {
+            let is_last = dim + 1 == self.shape(value).rank();
+            if is_last { (8 / self.dtype(value).size_bytes()).max(1) } else { 1 }
+        };
+        let wanted = cut().map(access).max().unwrap_or(1);
         (2..=MOST_SLICES.min(size))
             .filter(|slices| size.is_multiple_of(*slices))
-            .map(|slices| Cut { name, dims, slices, chunk: common_divisor(size / slices, grain.max(access)) })
-            .filter(|cut| cut.chunk.is_multiple_of(access))
+            .map(|slices| Cut { name, dims, slices, chunk: common_divisor(size / slices, wanted) })
+            .filter(|cut| cut.chunk * 2 >= wanted)
             .collect()
     }
 
@@ -283,10 +279,7 @@ impl Planner<'_> {
         let mut operands = used;
         for (at, home) in homes.into_iter().enumerate().filter(|&(at, _)| cut.dims[at].is_some()) {
             let planned = plan.layouts[func.params[at]].clone().expect("every value is planned");
-            let whole = home.unwrap_or_else(|| match cut.suits(at, &planned) {
-                true => cut.whole_of(at, &planned),
-                false => self.in_rounds(node.operands[at], at, &cut),
-            });
+            let whole = home.unwrap_or_else(|| self.evenly(node.operands[at], at, &cut, &planned));
             let whole = normalize(&whole, &self.shape(node.operands[at]));
             plan.layouts[func.params[at]] = cut.slice_of(at, &whole);
             operands[at] = whole;
@@ -396,6 +389,16 @@ impl Planner<'_> {
         }
     }
 
+    /// Where an operand lies as a whole whose slices would best lie so: there, if that is about even, since it lies there
+    /// for good.
+    fn evenly(&self, operand: ValueId, at: usize, cut: &Cut, slice: &Layout) -> Layout {
+        let even = self.in_rounds(operand, at, cut);
+        let shape = self.shape(operand);
+        let largest = |layout: &Layout| Self::largest_lens(layout, &shape).iter().product::<u64>();
+        let whole = cut.suits(at, slice).then(|| cut.whole_of(at, slice));
+        whole.filter(|whole| largest(whole) * 32 <= largest(&even) * 33).unwrap_or(even)
+    }
+
     fn lies(&self, value: ValueId) -> Option<Layout> {
         self.plan.layouts[value].clone().or_else(|| self.families.layout(value).cloned())
     }
@@ -403,11 +406,11 @@ impl Planner<'_> {
     /// A balanced partition in which every tile has whole rounds of chunks.
     fn in_rounds(&self, value: ValueId, at: usize, cut: &Cut) -> Layout {
         let mut shape = self.shape(value);
-        let Some(dim) = cut.dims[at] else { return balanced(&shape, self.dtype(value), self.tiles(), 1) };
+        let Some(dim) = cut.dims[at] else { return evenly(&shape, self.dtype(value), self.tiles(), 1) };
         let round = cut.chunk * cut.slices;
         shape[dim] /= round;
         let min_bytes = (self.options.min_tile_bytes / round).max(1);
-        let mut layout = balanced(&shape, self.dtype(value), self.tiles(), min_bytes);
+        let mut layout = evenly(&shape, self.dtype(value), self.tiles(), min_bytes);
         layout.region[dim] = match layout.region[dim] {
             Span::Fixed { end, .. } => Span::full(end * round),
             Span::Part(part) => {
