@@ -120,21 +120,9 @@ pub fn compile_in_passes(
         if compiled.fit.fits || !rooms::tighten(&mut planning.rooms, compiled, &machine.chip.sram, attempt) {
             break;
         }
-        if std::env::var_os("LAST").is_some() {
-            eprintln!(
-                "{attempt} fit {} {} {} cycles {}",
-                compiled.fit.fits, compiled.fit.over_bytes, compiled.fit.used_bytes, compiled.fit.operation
-            );
-            let mut r: Vec<_> = planning.rooms.iter().map(|r| *r.1).collect();
-            r.sort();
-            eprintln!("{r:?}");
-        }
         last = Some(compile_planned(&module, machine, options, &mut planning, &pass)?);
     }
     // What fits in no way is rather fast.
-    if std::env::var_os("LAST").is_some() {
-        return Ok(last.unwrap_or(first));
-    }
     Ok(last.filter(|compiled| compiled.fit.fits).unwrap_or(first))
 }
 

@@ -45,7 +45,8 @@ pub fn tighten(rooms: &mut Rooms, compiled: &Compiled, sram: &Sram, attempt: u64
     for (kind, peak) in peaks_by_kind(compiled, &peaks) {
         let Some(&bytes) = taken.get(&kind) else { continue };
         let room = bytes.saturating_sub(peak.saturating_sub(within)).max(least);
-        if peak > within && room < bytes {
+        let before = rooms.get(&kind).copied().unwrap_or(u64::MAX);
+        if peak > within && room < bytes.min(before) {
             rooms.insert(kind, room);
             tightened = true;
         }

@@ -178,26 +178,29 @@ impl Planner<'_> {
         room.unwrap_or(u64::MAX).min(self.temporary_bytes())
     }
 
-    /// Along one dimension, the fewest slices within the memory bound; the most if there are none.
+    /// Along one dimension, the fewest slices within the memory bound or the next more, whichever takes less time; those
+    /// with the least memory if there are none.
     fn first_within(&mut self, node: &Node, ways: &[Cut]) -> Option<(Rank, Cut)> {
-        let bound = self.room(node);
         let (mut low, mut high) = (0, ways.len());
-        let mut found = None;
+        let mut ranks: Vec<(Rank, Cut)> = Vec::new();
         while low < high {
             let middle = (low + high) / 2;
-            let rank = self
-                .serial_plan(node, ways[middle])
-                .map(|plan| (plan.temporary_bytes.saturating_sub(bound), plan.cycles));
+            let rank = self.rank(node, ways[middle]);
+            ranks.extend(rank.map(|rank| (rank, ways[middle])));
             match rank {
-                Some(rank) if rank.0 == 0 => (high, found) = (middle, Some((rank, ways[middle]))),
-                _ => {
-                    let better = rank.filter(|rank| found.is_none_or(|(best, _): (Rank, Cut)| *rank < best));
-                    found = better.map(|rank| (rank, ways[middle])).or(found);
-                    low = middle + 1;
-                }
+                Some((0, _)) => high = middle,
+                _ => low = middle + 1,
             }
         }
-        found
+        if let Some(&more) = ways.get(low + 1) {
+            ranks.extend(self.rank(node, more).map(|rank| (rank, more)));
+        }
+        ranks.into_iter().min_by_key(|(rank, _)| *rank)
+    }
+
+    fn rank(&mut self, node: &Node, cut: Cut) -> Option<Rank> {
+        let room = self.room(node);
+        self.serial_plan(node, cut).map(|plan| (plan.temporary_bytes.saturating_sub(room), plan.cycles))
     }
 
     /// Ways to cut a product: for each dimension that can be, by rising number of slices.
@@ -236,6 +239,18 @@ impl Planner<'_> {
     /// Plans a slice and what is around it; nothing if its result would not be whole chunks on each tile.
     fn serial_plan(&mut self, node: &Node, cut: Cut) -> Option<SerialPlan> {
         let room = self.room(node);
+        let (serial, slice_bytes) = self.planned_within(node, cut, room)?;
+        if serial.temporary_bytes <= room {
+            return Some(serial);
+        }
+        // What is around the slice takes its part.
+        let around = serial.temporary_bytes - slice_bytes;
+        let (again, _) = self.planned_within(node, cut, room.saturating_sub(around))?;
+        Some(if again.temporary_bytes < serial.temporary_bytes { again } else { serial })
+    }
+
+    /// With so many bytes for the slice; and how many that takes.
+    fn planned_within(&mut self, node: &Node, cut: Cut, room: u64) -> Option<(SerialPlan, u64)> {
         let func = self.slice_func(node, &cut);
         let homes: Vec<Option<Layout>> =
             (0..2).map(|at| self.home_for_slices(node.operands[at], at, &cut)).collect();
@@ -262,7 +277,7 @@ impl Planner<'_> {
         };
         let mut serial = self.around(node, cut, func, plan, homes, used, is_complete)?;
         self.price(node, cost, &mut serial);
-        Some(serial)
+        Some((serial, cost.temporary_bytes))
     }
 
     /// Where operands and result lie around the loop.
