@@ -2,6 +2,7 @@
 
     benches/run                                  everything: makes what it needs, takes a while
     benches/run --models 'resnet*' --threads 1   some of it
+    benches/run --also-no-amx                    with the AMX unit and without
     benches/run --check                          outputs only, for many more architectures
 
 How: each engine has a process of its own (`engine.py`) that loads the model and stays. They are timed in turn, round by
@@ -30,6 +31,8 @@ from zoo import MODELS, file_of
 
 HERE = pathlib.Path(__file__).parent
 REFERENCE = "onnxruntime"
+#: Pando with the AMX unit switched off, beside Pando with it.
+NO_AMX = "pando-no-amx"
 #: How far outputs may differ. f32 products in another order are far below the first two. The last computes
 #: products of bf16, whose roundings (2^-9 of a value) add up over the layers.
 LIMITS = {"highest": 1e-3, "high": 1e-3, "medium": 3e-2}
@@ -49,11 +52,15 @@ class Engine:
         kind = REFERENCE if label == REFERENCE else "pando"
         if args.builds.get(label):
             environment["PYTHONPATH"] = args.builds[label]
+        options = {"matmul_precision": args.precision}
+        # Builds of other versions may not have these.
+        options |= {"isa": args.isa} if args.isa else {}
+        options |= {"amx": False} if args.no_amx or label == NO_AMX else {}
         self.label = label
         self.outputs_file = tempfile.NamedTemporaryFile(suffix=".npz")
         self.errors_file = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
-            [sys.executable, HERE / "engine.py", kind, model, str(threads), args.precision],
+            [sys.executable, HERE / "engine.py", kind, model, str(threads), json.dumps(options)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors_file, text=True, env=environment,
         )  # fmt: skip
         self.start = self.ask(f"load {self.outputs_file.name}")
@@ -138,6 +145,7 @@ def measure(name: str, threads: int, args: argparse.Namespace) -> dict:
             "first_output_ms": statistics.median(start["first_output_s"] for start in starts[label]) * 1e3,
             "peak_mib": statistics.median(start["peak_bytes"] for start in starts[label]) / 2**20,
             "error": difference(engine.outputs(), expected),
+            **engine.start["used"],
         }
         engine.close()
     return row
@@ -181,9 +189,15 @@ def cells(row: dict, label: str) -> list[str]:
 
 
 def line(texts: list[str]) -> str:
-    widths = [21, 7, 11, 9, 9, 5, 9, 8, 8, 7]
+    widths = [21, 7, 12, 9, 9, 5, 9, 8, 8, 7]
     aligned = [t.ljust(w) if i in (0, 2) else t.rjust(w) for i, (t, w) in enumerate(zip(texts, widths))]
     return "  ".join(aligned).rstrip()
+
+
+def instructions(engine: dict) -> str:
+    """What Pando has used."""
+    names = {"isa": "instructions", "tile_unit": "unit for tiles", "matmul_precision": "products"}
+    return ", ".join(f"{title} {engine[name]}" for name, title in names.items() if name in engine)
 
 
 def geometric_means(rows: list[dict], args: argparse.Namespace) -> list[dict]:
@@ -218,6 +232,9 @@ def compare_all(names: list[str], args: argparse.Namespace) -> bool:
         for label in args.engines:
             show(line(cells(rows[-1], label)))
     means = geometric_means(rows, args)
+    for label, used in sorted({(label, instructions(e)) for row in rows for label, e in row["engines"].items()}):
+        if used:
+            show(f"{label}: {used}")
     for mean in means:
         show(f"geometric mean, {mean['threads']} threads, {mean['engine']}: {mean['ratio']:.3f}")
     limit = LIMITS[args.precision]
@@ -255,6 +272,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--starts", type=int, default=2, help="further fresh processes for first output and memory")
     parser.add_argument("--precision", choices=LIMITS, default="highest", help="of Pando's f32 products")
+    parser.add_argument("--isa", help="instructions for Pando to use: portable, avx2 or avx512 (without AMX but for the best)")
+    parser.add_argument("--no-amx", action="store_true", help="Pando without the processor's AMX unit")
+    parser.add_argument("--also-no-amx", action="store_true", help="Pando without the AMX unit, beside Pando with it")
     parser.add_argument("--check", action="store_true", help="compare outputs only, of all architectures")
     parser.add_argument("--also", default=[], action="append", metavar="LABEL=DIR",
                         help="another build of the package `pando`, in DIR, to measure beside this one")
@@ -264,7 +284,7 @@ def arguments() -> argparse.Namespace:
     args = parser.parse_args()
     args.threads = args.threads or ([os.cpu_count()] if args.check else [1, 2])
     args.builds = dict(also.split("=", 1) for also in args.also)
-    args.engines = [REFERENCE, "pando", *args.builds]
+    args.engines = [REFERENCE, "pando", *([NO_AMX] if args.also_no_amx else []), *args.builds]
     return args
 
 

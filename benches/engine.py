@@ -26,7 +26,7 @@ def peak_bytes() -> int:
     raise RuntimeError("no VmHWM in /proc/self/status")
 
 
-def onnxruntime_runner(path: str, threads: int, _precision: str):
+def onnxruntime_runner(path: str, threads: int, _options: dict):
     import onnxruntime
 
     def load():
@@ -37,37 +37,42 @@ def onnxruntime_runner(path: str, threads: int, _precision: str):
         options.log_severity_level = 3
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         names = [output.name for output in session.get_outputs()]
-        return lambda inputs: dict(zip(names, session.run(None, inputs)))
+        return lambda inputs: dict(zip(names, session.run(None, inputs))), {}
 
     return load
 
 
-def pando_runner(path: str, threads: int, precision: str):
+def pando_runner(path: str, threads: int, options: dict):
     import pando
 
-    return lambda: pando.load(path, threads=threads, matmul_precision=precision).run
+    def load():
+        model = pando.load(path, threads=threads, **options)
+        used = [name for name in ("matmul_precision", "isa", "tile_unit") if hasattr(model, name)]
+        return model.run, {name: getattr(model, name) for name in used}
+
+    return load
 
 
 RUNNERS = {"onnxruntime": onnxruntime_runner, "pando": pando_runner}
 
 
 def main() -> None:
-    kind, path, threads, precision = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+    kind, path, threads, options = sys.argv[1], sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])
     pin(threads)
     import numpy
 
     inputs = dict(numpy.load(pathlib.Path(path).with_suffix(".npz")))
-    load = RUNNERS[kind](path, threads, precision)
+    load = RUNNERS[kind](path, threads, options)
     run = None
     for line in sys.stdin:
         command, argument = line.split(maxsplit=1)
         if command == "load":
             start = time.perf_counter()
-            run = load()
+            run, used = load()
             loaded = time.perf_counter()
             outputs = run(inputs)
             first = time.perf_counter() - start
-            answer = {"load_s": loaded - start, "first_output_s": first, "peak_bytes": peak_bytes()}
+            answer = {"load_s": loaded - start, "first_output_s": first, "peak_bytes": peak_bytes(), "used": used}
             numpy.savez(argument.strip(), **outputs)
         else:
             times = []

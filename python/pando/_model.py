@@ -74,8 +74,18 @@ class Model:
 
     @property
     def matmul_precision(self) -> str:
-        """How products of f32 are computed in fact: "highest" or "medium"; less precise may be no faster here."""
+        """How products of f32 are computed in fact: less precise may be no faster here."""
         return self._native.matmul_precision
+
+    @property
+    def isa(self) -> str:
+        """The level of instructions: "portable", "avx2" or "avx512"."""
+        return self._native.isa
+
+    @property
+    def tile_unit(self) -> str:
+        """The processor's unit for products of tiles: "amx" or "none"."""
+        return self._native.tile_unit
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """The outputs by name, for arrays by name (or anything that `numpy.asarray` takes).
@@ -136,6 +146,8 @@ def load(
     threads: int | None = None,
     matmul_precision: str = "highest",
     dims: Mapping[str, int] | None = None,
+    isa: str | None = None,
+    amx: bool = True,
 ) -> Model:
     """Compiles a model for this computer.
 
@@ -143,17 +155,18 @@ def load(
     bytes of a file (external data need a path).
     `threads` are all cores by default. `matmul_precision` is how precisely products of f32 are computed, at least:
     "highest", "high" or "medium", as in PyTorch. `dims` gives sizes to named dimensions; those left take them from
-    the inputs of each run.
+    the inputs of each run. `isa` is the level of instructions to use, "portable", "avx2" or "avx512": the processor's best
+    if it is not given. With that one comes the unit for products of tiles (AMX) if there is one, unless `amx` is False.
     """
     if threads is not None and not 1 <= threads <= 1024:
         raise Error(f"threads={threads}: give a number from 1 to 1024")
     sizes = [(str(name), _size(name, size)) for name, size in (dims or {}).items()]
     if isinstance(model, (bytes, bytearray, memoryview)):
-        return Model(_pando.Model.from_bytes(bytes(model), sizes, threads, matmul_precision))
+        return Model(_pando.Model.from_bytes(bytes(model), sizes, threads, matmul_precision, (isa, amx)))
     path = os.fspath(model)
     if not os.path.exists(path) and not path.startswith("zoo:"):
         raise FileNotFoundError(f"{path}: there is no such file")
-    return Model(_pando.Model.from_file(path, sizes, threads, matmul_precision))
+    return Model(_pando.Model.from_file(path, sizes, threads, matmul_precision, (isa, amx)))
 
 
 def _port(native: tuple[str, str, list[int | str] | None]) -> Port:

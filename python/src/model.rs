@@ -6,7 +6,7 @@ use crate::array::{Array, Location, borrow};
 use crate::engine::{Engine, Port};
 use crate::to_python;
 use pando_base::{Error, Result};
-use pando_cpu::{CompileOptions, Input, MatmulPrecision, StepTime};
+use pando_cpu::{CompileOptions, Input, Isa, MatmulPrecision, StepTime, TileUnit};
 use pando_graph::Dim;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -20,7 +20,12 @@ pub struct Model {
     threads: usize,
     /// In fact.
     matmul_precision: MatmulPrecision,
+    isa: Isa,
+    tile_unit: TileUnit,
 }
+
+/// The level of instructions, and whether the unit for tiles may be used.
+type Instructions = (Option<String>, bool);
 
 pub type Measured = (&'static str, String, f64, u64, u64);
 
@@ -37,11 +42,12 @@ impl Model {
         dims: Vec<(String, u64)>,
         threads: Option<usize>,
         precision: &str,
+        instructions: Instructions,
     ) -> PyResult<Model> {
         let name = path.display().to_string();
         py.detach(|| {
             let load = |options| Engine::from_file(&path, dims, options);
-            Model::new(threads, precision, load).map_err(|error| error.with_file(&name))
+            Model::new(threads, precision, instructions, load).map_err(|error| error.with_file(&name))
         })
         .map_err(to_python)
     }
@@ -54,11 +60,12 @@ impl Model {
         dims: Vec<(String, u64)>,
         threads: Option<usize>,
         precision: &str,
+        instructions: Instructions,
     ) -> PyResult<Model> {
         const NAME: &str = "model";
         py.detach(|| {
             let load = |options| Engine::from_bytes(bytes, NAME, &dims, options);
-            Model::new(threads, precision, load).map_err(|error| error.with_file(NAME))
+            Model::new(threads, precision, instructions, load).map_err(|error| error.with_file(NAME))
         })
         .map_err(to_python)
     }
@@ -71,6 +78,16 @@ impl Model {
     #[getter]
     fn matmul_precision(&self) -> &'static str {
         self.matmul_precision.name()
+    }
+
+    #[getter]
+    fn isa(&self) -> &'static str {
+        self.isa.name()
+    }
+
+    #[getter]
+    fn tile_unit(&self) -> &'static str {
+        self.tile_unit.name()
     }
 
     #[getter]
@@ -105,14 +122,16 @@ impl Model {
     fn new(
         threads: Option<usize>,
         precision: &str,
+        (isa, with_unit): Instructions,
         load: impl FnOnce(CompileOptions) -> Result<Engine>,
     ) -> Result<Model> {
         let mut options =
-            CompileOptions { matmul_precision: precision_of(precision)?, ..CompileOptions::default() };
+            CompileOptions { matmul_precision: precision_of(precision)?, ..CompileOptions::default() }
+                .with_instructions(isa.as_deref(), with_unit)?;
         options.threads = threads.unwrap_or(options.threads);
-        let (threads, matmul_precision) =
-            (options.threads, options.matmul_precision.used(options.isa, options.tile_unit));
-        Ok(Model { engine: load(options)?, threads, matmul_precision })
+        let CompileOptions { threads, isa, tile_unit, .. } = options;
+        let matmul_precision = options.matmul_precision.used(isa, tile_unit);
+        Ok(Model { engine: load(options)?, threads, matmul_precision, isa, tile_unit })
     }
 }
 

@@ -103,6 +103,9 @@ pub struct RunArgs {
     /// How precisely f32 products are computed, at least
     #[arg(long, value_enum, default_value_t = MatmulPrecision::Highest)]
     pub matmul_precision: MatmulPrecision,
+    /// Instructions to use: portable, avx2 or avx512; the best of this processor by default
+    #[arg(long, value_name = "LEVEL")]
+    pub isa: Option<String>,
     /// Do without the processor's unit for products of tiles (AMX)
     #[arg(long)]
     pub no_amx: bool,

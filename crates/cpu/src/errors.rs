@@ -48,3 +48,7 @@ pub fn wrong_state_count(expected: usize, found: usize) -> Error {
 pub fn wrong_state(position: usize, expected: &TensorType, dtype: DType, shape: &Shape) -> Error {
     Error::new(format!("state {position} is {dtype}{shape}, the model has {expected}"))
 }
+
+pub fn no_such_isa(name: &str, available: &str) -> Error {
+    Error::new(format!("this computer has no instructions called {name:?}: choose one of {available}"))
+}

@@ -1,7 +1,8 @@
 //! What a user chooses when compiling.
 
 use crate::isa::{Isa, TileUnit};
-use crate::kernel::gemm::{Word, bf16_tiles, word_tiles};
+use crate::kernel::gemm::{Word, pays, time_share, word_tiles};
+use pando_base::Result;
 
 /// How exact products of f32 with weights are, as PyTorch names it. All levels sum in f32. What is less exact is so
 /// only where that is faster: [`MatmulPrecision::used`] tells.
@@ -11,8 +12,8 @@ pub enum MatmulPrecision {
     /// bf16 may take the place of one: if they are a quarter faster, as measured once in a process.
     #[default]
     Highest,
-    /// About 16 mantissa bits are enough: three products of bf16 on a unit for tiles. Runs as `Highest` elsewhere:
-    /// pairs of bf16 in vectors are at most twice as fast as f32.
+    /// About 16 mantissa bits are enough: three products of bf16 on a unit for tiles, if they are faster than one of
+    /// f32. Runs as `Highest` elsewhere: pairs of bf16 in vectors are at most twice as fast as f32.
     High,
     /// About 8 mantissa bits are enough: weights and what they are multiplied with as bf16. Runs as `Highest`
     /// where the processor has no products of bf16 (AVX-512 BF16, or a unit for tiles).
@@ -31,13 +32,22 @@ impl MatmulPrecision {
         }
     }
 
+    /// Numbers of bf16 whose sum an f32 is on a unit for tiles.
+    pub(crate) fn parts(self) -> usize {
+        match self {
+            MatmulPrecision::Highest => 3,
+            MatmulPrecision::High => 2,
+            MatmulPrecision::Medium => 1,
+        }
+    }
+
     /// The precision that products with weights have in fact.
     pub fn used(self, isa: Isa, unit: TileUnit) -> MatmulPrecision {
-        let on_unit = bf16_tiles(unit.usable(), 1).is_some();
+        let on_unit = || pays(self.parts(), time_share(unit.usable(), self.parts()));
         let there = match self {
             MatmulPrecision::Highest => true,
-            MatmulPrecision::High => on_unit,
-            MatmulPrecision::Medium => on_unit || word_tiles(isa, Word::Bf16).is_some(),
+            MatmulPrecision::High => on_unit(),
+            MatmulPrecision::Medium => word_tiles(isa, Word::Bf16).is_some() || on_unit(),
         };
         if there { self } else { MatmulPrecision::Highest }
     }
@@ -54,6 +64,16 @@ pub struct CompileOptions {
     pub tile_unit: TileUnit,
     /// Whether ops are computed together. Off is for tests: the same kernels, one op at a time.
     pub fuse: bool,
+}
+
+impl CompileOptions {
+    /// With a level of instructions by its name, if one is given. What comes beside the best level, the unit for tiles,
+    /// is left out with a lower one, or on request.
+    pub fn with_instructions(self, isa: Option<&str>, with_unit: bool) -> Result<CompileOptions> {
+        let isa = isa.map_or(Ok(self.isa), Isa::named)?;
+        let tile_unit = if with_unit && isa == Isa::detect() { self.tile_unit } else { TileUnit::None };
+        Ok(CompileOptions { isa, tile_unit, ..self })
+    }
 }
 
 impl Default for CompileOptions {

@@ -1,6 +1,6 @@
 //! Goal: products on a unit for tiles (AMX) are right: all edges, as exact as their precision says, and no different
 //! from f32 where numbers are infinite, NaN, very large or very small. Method: the unit's emulation, on any computer,
-//! against sums in f64 and against the same products without it.
+//! and the processor's unit where there is one, against sums in f64 and against the same products without it.
 
 mod common;
 
@@ -10,7 +10,32 @@ use pando_cpu::{CompileOptions, Isa, MatmulPrecision, TileUnit};
 use pando_graph::{Builder, ConstData, Dot, TensorType, random};
 
 fn options(matmul_precision: MatmulPrecision, tile_unit: TileUnit, isa: Isa) -> CompileOptions {
-    CompileOptions { matmul_precision, tile_unit, ..common::options(isa, 2, true) }
+    let threads = CompileOptions::default().threads.min(2);
+    CompileOptions { matmul_precision, tile_unit, ..common::options(isa, threads, true) }
+}
+
+/// The emulation, and this computer's unit.
+fn units() -> impl Iterator<Item = TileUnit> {
+    let own = Some(TileUnit::detect()).filter(|&unit| unit != TileUnit::None);
+    [TileUnit::Emulated].into_iter().chain(own)
+}
+
+/// A processor's unit that does what its makers say is used.
+#[test]
+fn the_unit_is_sound() {
+    assert_eq!(TileUnit::problem(), None);
+}
+
+/// The bits do not depend on who computes.
+#[test]
+fn units_agree() {
+    let (a, w) = (tensor([37, 400], |i| normal(1, i)), tensor([400, 70], |i| normal(2, i)));
+    for precision in MatmulPrecision::ALL {
+        let of = |unit| bits(&product(&a, &w, &options(precision, unit, Isa::detect())));
+        let pays = |unit| unit == TileUnit::Emulated || precision != MatmulPrecision::Highest;
+        let found: Vec<_> = units().filter(|&unit| pays(unit)).map(of).collect();
+        assert!(found.iter().all(|bits| *bits == found[0]), "{precision:?}");
+    }
 }
 
 fn tensor(sizes: [usize; 2], value: impl Fn(usize) -> f64) -> Tensor {
@@ -73,8 +98,10 @@ fn products_of_all_sizes() {
             if isa == Isa::detect() || k < 100 {
                 let (a, w) = (tensor([m, k], whole(1)), tensor([k, n], whole(2)));
                 let expected: Vec<f32> = exact(&a, &w).into_iter().map(|(sum, _)| sum as f32).collect();
-                let found = product(&a, &w, &options(precision, TileUnit::Emulated, isa));
-                assert_eq!(found, expected, "{m}x{n}x{k} {precision:?} {isa:?}");
+                for unit in units() {
+                    let found = product(&a, &w, &options(precision, unit, isa));
+                    assert_eq!(found, expected, "{m}x{n}x{k} {precision:?} {isa:?} {unit:?}");
+                }
             }
         }
     }

@@ -17,6 +17,7 @@ mod prepare;
 mod rewrite;
 mod rooms;
 mod share;
+mod softmax;
 mod sparse;
 mod stages;
 

@@ -7,12 +7,14 @@ use pando_graph::Module;
 use pando_lower::{Precision, with_precision};
 
 /// Templates; see `data/README.md`.
-const PROGRAMS: [(&str, &str); 14] = [
+const PROGRAMS: [(&str, &str); 16] = [
     ("addition.tile", include_str!("../data/programs/addition.tile")),
     ("blur-pass.tile", include_str!("../data/programs/blur-pass.tile")),
     ("blur.tile", include_str!("../data/programs/blur.tile")),
     ("copy.tile", include_str!("../data/programs/copy.tile")),
     ("dense.graph", include_str!("../data/programs/dense.graph")),
+    ("dense-f8.graph", include_str!("../data/programs/dense-f8.graph")),
+    ("heads-f8.graph", include_str!("../data/programs/heads-f8.graph")),
     ("heads.graph", include_str!("../data/programs/heads.graph")),
     ("heart.tile", include_str!("../data/programs/heart.tile")),
     ("heat2d.tile", include_str!("../data/programs/heat2d.tile")),

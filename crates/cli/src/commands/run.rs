@@ -9,7 +9,7 @@ use crate::model::{GraphModel, Model, main_types};
 use crate::output::{note, print, print_json};
 use crate::{npy, progress::Progress};
 use pando_base::{Error, Result, Tensor};
-use pando_cpu::StepTime;
+use pando_cpu::{CompileOptions, StepTime, TileUnit};
 use pando_graph::TensorType;
 use pando_lower::{Options, compile};
 use pando_machine::Machine;
@@ -29,8 +29,38 @@ struct Job<'a> {
     run: Box<Compute<'a>>,
     /// The time of every step, if the way to compute has steps.
     measure: Option<Box<Measure<'a>>>,
-    /// Of the engine for this computer: how precise products are in fact.
-    matmul_precision: Option<&'static str>,
+    /// Of the engine for this computer.
+    engine: Option<Engine>,
+}
+
+/// What the engine for this computer uses.
+struct Engine {
+    /// How precise products are in fact.
+    matmul_precision: &'static str,
+    isa: &'static str,
+    tile_unit: TileUnit,
+}
+
+impl Engine {
+    fn of(options: &CompileOptions) -> Engine {
+        let used = options.matmul_precision.used(options.isa, options.tile_unit);
+        Engine { matmul_precision: used.name(), isa: options.isa.name(), tile_unit: options.tile_unit }
+    }
+
+    fn text(&self) -> String {
+        let unit = match (self.tile_unit, TileUnit::detect(), TileUnit::problem()) {
+            (TileUnit::None, _, Some(problem)) => problem.into(),
+            (TileUnit::None, TileUnit::None, None) => "no AMX unit in this processor".into(),
+            (TileUnit::None, ..) => "AMX unit switched off".into(),
+            (_, ..) => match TileUnit::time_shares() {
+                Some([one, two, three]) => format!(
+                    "AMX unit: one, two and three parts take {one:.2}, {two:.2} and {three:.2} of the vectors' time"
+                ),
+                None => "AMX unit".into(),
+            },
+        };
+        format!("instructions: {}, matmul precision {}, {unit}", self.isa, self.matmul_precision)
+    }
 }
 
 /// What a run gives.
@@ -39,14 +69,14 @@ struct Done {
     outputs: Vec<Tensor>,
     times_ms: Vec<f64>,
     steps: Option<Vec<StepTime>>,
-    matmul_precision: Option<&'static str>,
+    engine: Option<Engine>,
 }
 
 pub fn run(args: &RunArgs) -> Result<()> {
     let threads = args.threads.map_or_else(rayon::current_num_threads, |threads| threads as usize);
     let progress = Progress::new();
     progress.pass("reading the model");
-    let done = load_and(&args.model, &args.given, None, native_options(args, threads), |mut model, _| {
+    let done = load_and(&args.model, &args.given, None, native_options(args, threads)?, |mut model, _| {
         compute(&mut model, args, threads, &progress)
     })?;
     drop(progress);
@@ -74,8 +104,8 @@ fn compute(model: &mut Model, args: &RunArgs, threads: usize, progress: &Progres
         times_ms.push(start.elapsed().as_secs_f64() * 1e3);
     }
     let steps = measured(&job, &inputs, args, progress).map_err(|error| error.with_file(&file))?;
-    let Job { output_names: names, matmul_precision, .. } = job;
-    Ok(Done { names, outputs, times_ms, steps, matmul_precision })
+    let Job { output_names: names, engine, .. } = job;
+    Ok(Done { names, outputs, times_ms, steps, engine })
 }
 
 /// Medians of the time of every step over as many more runs, if they are asked for.
@@ -142,21 +172,18 @@ fn graph_job<'a>(
             Ok(positions.iter().map(|&position| results[position].clone()).collect())
         }),
         measure: None,
-        matmul_precision: None,
+        engine: None,
     }
 }
 
-fn native_options(args: &RunArgs, threads: usize) -> pando_cpu::CompileOptions {
+fn native_options(args: &RunArgs, threads: usize) -> Result<CompileOptions> {
     let matmul_precision = match args.matmul_precision {
         MatmulPrecision::Highest => pando_cpu::MatmulPrecision::Highest,
         MatmulPrecision::High => pando_cpu::MatmulPrecision::High,
         MatmulPrecision::Medium => pando_cpu::MatmulPrecision::Medium,
     };
-    let options = pando_cpu::CompileOptions { threads, matmul_precision, ..Default::default() };
-    match args.no_amx {
-        true => pando_cpu::CompileOptions { tile_unit: pando_cpu::TileUnit::None, ..options },
-        false => options,
-    }
+    CompileOptions { threads, matmul_precision, ..CompileOptions::default() }
+        .with_instructions(args.isa.as_deref(), !args.no_amx)
 }
 
 fn types_of(model: &GraphModel) -> Vec<TensorType> {
@@ -165,12 +192,12 @@ fn types_of(model: &GraphModel) -> Vec<TensorType> {
 
 /// With the engine for this computer, which gets the module: so weights are held once, as it wants them.
 fn native_job<'a>(model: &'a mut GraphModel, args: &RunArgs, threads: usize) -> Result<Job<'a>> {
-    let options = native_options(args, threads);
-    if let Some(problem) = pando_cpu::TileUnit::problem() {
+    let options = native_options(args, threads)?;
+    if let Some(problem) = TileUnit::problem() {
         note(problem);
     }
-    let used = options.matmul_precision.used(options.isa, options.tile_unit);
-    if used != options.matmul_precision {
+    let engine = Engine::of(&options);
+    if engine.matmul_precision != options.matmul_precision.name() {
         note("--matmul-precision highest is used: this processor multiplies no faster with less");
     }
     let types = types_of(model);
@@ -178,7 +205,7 @@ fn native_job<'a>(model: &'a mut GraphModel, args: &RunArgs, threads: usize) -> 
     let measured = Arc::clone(&compiled);
     let measure: Box<Measure> = Box::new(move |args| measured.profile(args).map(|(_, steps)| steps));
     let job = graph_job(model, types, move |args| compiled.run(args));
-    Ok(Job { measure: Some(measure), matmul_precision: Some(used.name()), ..job })
+    Ok(Job { measure: Some(measure), engine: Some(engine), ..job })
 }
 
 /// With the reference evaluator.
@@ -217,7 +244,7 @@ fn tile_job(program: &Program) -> Result<Job<'_>> {
             output_vars.iter().map(|&id| super::profile::output(program, &outputs, id)).collect()
         }),
         measure: None,
-        matmul_precision: None,
+        engine: None,
     })
 }
 
@@ -273,8 +300,10 @@ impl Report {
         if let Some(steps) = &self.done.steps {
             json["profile"] = cpu_profile::json(steps);
         }
-        if let Some(precision) = self.done.matmul_precision {
-            json["matmul_precision"] = precision.into();
+        if let Some(engine) = &self.done.engine {
+            json["matmul_precision"] = engine.matmul_precision.into();
+            json["isa"] = engine.isa.into();
+            json["tile_unit"] = engine.tile_unit.name().into();
         }
         json
     }
@@ -293,8 +322,8 @@ impl Report {
         let [median, p10, p90] = [0.5, 0.1, 0.9].map(|q| self.quantile(q));
         let _ =
             writeln!(text, "\n{what} {median:.3} ms (p10 {p10:.3}, p90 {p90:.3}), {} threads", self.threads);
-        if let Some(steps) = &self.done.steps {
-            let _ = write!(text, "\n{}", cpu_profile::table(steps));
+        if let (Some(steps), Some(engine)) = (&self.done.steps, &self.done.engine) {
+            let _ = write!(text, "{}\n\n{}", engine.text(), cpu_profile::table(steps));
         }
         text
     }

@@ -81,6 +81,9 @@ impl Planner<'_> {
         let operands = self.operands(node);
         let [x, kernel]: [View; 2] = operands.try_into().expect("conv has two operands");
         let x = self.dense(x);
+        if let Some((kind, kernel)) = self.unit_conv(conv, &kernel) {
+            return self.emit_conv(kind, [kernel, x], node.results[0]);
+        }
         if conv.blocked_input
             && suits(&conv.conv, conv.window, [conv.from[1], conv.to[1]], [conv.to[2], conv.to[3]])
         {
@@ -148,6 +151,7 @@ impl Planner<'_> {
         match &mut kind {
             Kind::Conv(conv) => conv.finish = chain.spec,
             Kind::Winograd(winograd) => winograd.finish = chain.spec,
+            Kind::UnitConv(conv) => conv.finish = chain.spec,
             _ => unreachable!("only convolutions have finishes"),
         }
         let (result, mut inputs) = (chain.result, Vec::from(operands));

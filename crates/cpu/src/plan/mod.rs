@@ -31,6 +31,7 @@ mod schedule;
 pub mod stacks;
 pub mod state;
 mod together;
+mod unit_conv;
 
 use crate::constants::{Constant, Panels};
 use crate::errors;

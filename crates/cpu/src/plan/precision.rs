@@ -3,9 +3,8 @@
 
 use super::Planner;
 use super::product::is_summed_in_f32;
-use crate::isa::TileUnit;
 use crate::kernel::gemm::{
-    Tiles, Word, bf16_tiles, byte_tiles, f16_tiles, is_tame, three_parts_pay, word_tiles,
+    Tiles, Word, bf16_tiles, byte_tiles, bytes_pay, f16_tiles, is_tame, pays, time_share, word_tiles,
 };
 use crate::options::MatmulPrecision;
 use crate::view::View;
@@ -14,40 +13,36 @@ use pando_base::{DType, Tensor};
 /// Fewer rows leave a unit for tiles idle: as many weights are read for them as f32 has, or more.
 const ROWS_FOR_PARTS: usize = 16;
 /// Shorter sums are more exact in f32, where each step rounds once, than where each part does.
-const STEPS_FOR_PARTS: usize = 64;
+pub(super) const STEPS_FOR_PARTS: usize = 64;
 
 impl Planner<'_> {
     /// Tiles over words for a product with a packed right side; `None`: those of f32.
     pub(super) fn word_tiles(&self, [lhs, rhs]: [&View; 2], [m, k]: [usize; 2]) -> Option<&'static Tiles> {
         let (isa, unit) = (self.options.isa, self.options.tile_unit.usable());
-        let bf16 = || bf16_tiles(unit, 1).or(word_tiles(isa, Word::Bf16));
+        let on_unit = |parts| pays(parts, time_share(unit, parts)).then(|| bf16_tiles(unit, parts)).flatten();
+        let bf16 = || on_unit(1).or(word_tiles(isa, Word::Bf16));
         let precision = self.options.matmul_precision;
         match (lhs.dtype, rhs.dtype) {
             (DType::I32, DType::I32) => word_tiles(isa, Word::I16),
             (DType::U8, DType::I8 | DType::I32) => {
-                byte_tiles(unit).or(word_tiles(isa, Word::I8)).or(word_tiles(isa, Word::I16))
+                let on_unit = byte_tiles(unit).filter(|_| bytes_pay(unit));
+                on_unit.or(word_tiles(isa, Word::I8)).or(word_tiles(isa, Word::I16))
             }
             (_, DType::F16) => f16_tiles(isa),
             // Products of two bf16 are exact.
             (DType::BF16, DType::BF16) => bf16(),
             (DType::F32, rhs) if is_summed_in_f32(rhs) && precision == MatmulPrecision::Medium => bf16(),
             (DType::F32, DType::F32) if m >= ROWS_FOR_PARTS && k >= STEPS_FOR_PARTS => {
-                self.in_parts(rhs, unit)
+                on_unit(precision.parts()).filter(|_| self.is_tame(rhs))
             }
             _ => None,
         }
     }
 
-    /// Tiles over f32 as sums of bf16, if they pay and the weights have the range.
-    fn in_parts(&self, rhs: &View, unit: TileUnit) -> Option<&'static Tiles> {
-        let parts = match self.options.matmul_precision {
-            MatmulPrecision::High => 2,
-            _ if unit == TileUnit::Emulated || unit == TileUnit::Processor && three_parts_pay() => 3,
-            _ => return None,
-        };
-        let tiles = bf16_tiles(unit, parts)?;
-        let (constant, _) = self.buffers[rhs.buffer].constant.as_ref()?;
-        all_tame(&constant.tensor()).then_some(tiles)
+    /// Whether a view is of a constant whose numbers sums of bf16 can hold.
+    pub(super) fn is_tame(&self, view: &View) -> bool {
+        let constant = self.buffers[view.buffer].constant.as_ref();
+        constant.is_some_and(|(constant, _)| all_tame(&constant.tensor()))
     }
 }
 

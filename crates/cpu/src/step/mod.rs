@@ -43,6 +43,7 @@ pub enum Kind {
     Packing(packing::Packing),
     Conv(conv::Conv),
     Winograd(conv::winograd::Winograd),
+    UnitConv(Box<conv::unit::UnitConv>),
     Interleave(conv::interleave::Interleave),
     Norm(conv::norm::Norm),
     PoolGradient(conv::pool_gradient::PoolGradient),
@@ -71,6 +72,7 @@ impl Step {
             Kind::Packing(packing) => packing::run(packing, self, run),
             Kind::Conv(conv) => conv::run(conv, self, run),
             Kind::Winograd(winograd) => conv::winograd::run(winograd, self, run),
+            Kind::UnitConv(conv) => conv::unit::run(conv, self, run),
             Kind::Interleave(interleave) => conv::interleave::run(interleave, self, run),
             Kind::PoolGradient(gradient) => conv::pool_gradient::run(gradient, self, run),
             Kind::Norm(norm) => conv::norm::run(norm, self, run),
@@ -113,6 +115,7 @@ impl Step {
             Kind::Packing(_) => "packing",
             Kind::Conv(conv) => conv.name(),
             Kind::Winograd(_) => "winograd",
+            Kind::UnitConv(_) => "conv on unit",
             Kind::Interleave(_) => "interleave",
             Kind::PoolGradient(_) => "pool gradient",
             Kind::Norm(norm) => norm.name(),
@@ -146,6 +149,7 @@ impl Step {
             }
             Kind::Conv(conv) => return 2 * conv.multiply_adds,
             Kind::Winograd(winograd) => return 2 * winograd.multiply_adds,
+            Kind::UnitConv(conv) => return 2 * conv.multiply_adds,
             Kind::KernelGradient(gradient) => return 2 * gradient.multiply_adds,
             _ => return 0,
         };
@@ -176,6 +180,7 @@ impl Kind {
             // The epilogue overwrites the results.
             Kind::Conv(conv) => conv.epilogue.is_none() && output.size_bytes() == 4,
             Kind::Winograd(winograd) => winograd.epilogue.is_none() && output.size_bytes() == 4,
+            Kind::UnitConv(conv) => conv.epilogue.is_none() && output.size_bytes() == 4,
             Kind::Gemm(gemm) => gemm.target.is_none(),
             Kind::Attention(attention) => attention.mix.target.is_none(),
             Kind::Depthwise(_) => true,
@@ -194,6 +199,7 @@ impl Kind {
             Kind::RowGradient(gradient) => &mut gradient.epilogue,
             Kind::Conv(conv) => &mut conv.epilogue,
             Kind::Winograd(winograd) => &mut winograd.epilogue,
+            Kind::UnitConv(conv) => &mut conv.epilogue,
             _ => unreachable!("only steps that take epilogues are asked"),
         };
         *epilogue = Some(match epilogue.take() {

@@ -15,6 +15,7 @@ pub enum Packing {
     Right { matrix: Matrix, k: usize, n: usize, tiles: &'static Tiles },
     Conv(conv::pack::Packing),
     Winograd(conv::winograd::Packing),
+    UnitConv(conv::unit::Packing),
 }
 
 impl Packing {
@@ -23,6 +24,7 @@ impl Packing {
         let (sizes, matrix) = match self {
             Packing::Conv(packing) => return (packing.key(), Strides::new()),
             Packing::Winograd(packing) => return (packing.key(), Strides::new()),
+            Packing::UnitConv(packing) => return (packing.key(), Strides::new()),
             Packing::Left { batch, m, k, rows, matrix } => ([0, *batch, *m, *k, *rows], matrix),
             Packing::Right { k, n, tiles, matrix } => {
                 let form = ((tiles.word as usize * 4 + tiles.parts) * 32 + tiles.granule) * 2
@@ -54,6 +56,11 @@ pub unsafe fn pack(packing: &Packing, memory: Memory, view: &View, to: *mut f32,
             unsafe { packing.run(from, to, pool) };
         }
         Packing::Winograd(ref packing) => {
+            let from = Weights::new(memory.address(view), view);
+            // SAFETY: as above.
+            unsafe { packing.run(from, to, pool) };
+        }
+        Packing::UnitConv(ref packing) => {
             let from = Weights::new(memory.address(view), view);
             // SAFETY: as above.
             unsafe { packing.run(from, to, pool) };

@@ -18,10 +18,13 @@ mod word_tiles;
 mod words;
 
 pub use amx::{
-    Found, bf16_tiles, byte_tiles, found as tile_unit_found, is_there as has_tile_unit, three_parts_pay,
+    CHANNELS, Found, ImageLoop, ImageTile, bf16_tiles, block_words, byte_tiles, bytes_pay,
+    found as tile_unit_found, image_loop, is_there as has_tile_unit, pays, time_share,
 };
 pub use pack::{Source, copy_few, copy_row, copy_rows, interleave, pack_a, pack_b, prefetch};
 pub use word_tiles::{window_tiles, word_tiles};
+#[cfg(target_arch = "x86_64")]
+use words::TAME;
 pub use words::{Word, copy_words, is_tame, pack_words, unpack_words};
 
 use crate::isa::Isa;

@@ -34,7 +34,7 @@ impl Word {
 }
 
 /// Bits of 2^-48 and 2^48.
-const TAME: std::ops::RangeInclusive<u32> = (127 - 48) << 23..=(127 + 48) << 23;
+pub(super) const TAME: std::ops::RangeInclusive<u32> = (127 - 48) << 23..=(127 + 48) << 23;
 
 /// Whether a number, its parts, and products with other such numbers are far from the ends of f32's range.
 pub fn is_tame(value: f32) -> bool {

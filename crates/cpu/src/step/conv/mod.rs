@@ -17,6 +17,7 @@ pub mod pool;
 pub mod pool_gradient;
 pub mod shuffle;
 pub mod stage;
+pub mod unit;
 pub mod winograd;
 
 use super::Step;

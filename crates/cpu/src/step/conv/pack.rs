@@ -27,6 +27,11 @@ impl Weights {
         Weights { address: Shared(address.cast()), strides, width: view.sizes[3].max(1) }
     }
 
+    /// Distances of inputs and of outputs.
+    pub fn channel_strides(&self) -> (isize, isize) {
+        (self.strides[1], self.strides[0])
+    }
+
     /// The addresses of the taps, by row and column, of an output and an input.
     pub fn window(&self, output: usize, input: usize) -> impl Fn(usize, usize) -> *const f32 + use<> {
         let (first, [_, _, row, column]) = (self.at(output, input, 0), self.strides);

@@ -1,6 +1,6 @@
-//! A block of a product on a unit for tiles. A part of A is copied as words for all rows of the block, then panel by
-//! panel of B multiplied with all of it: the words of 128 rows, 768 steps and three parts (600 KB), a panel (150 KB) and
-//! the results (400 KB) stay in the L2 cache of a core with such a unit.
+//! A block of a product on a unit for tiles. Some steps of A ([`Tiles::pass`](crate::kernel::gemm::Tiles::pass)) are
+//! copied as words for all rows of the block, then panel by panel of B multiplied with all of it: a panel's words (24 KiB)
+//! stay in the L1 cache, those of 128 rows (100 KB) and the results (400 KB) in L2.
 //!
 //! Rows with numbers that parts cannot hold (infinities, NaN, the very large and small) are multiplied as f32.
 
@@ -36,6 +36,7 @@ pub(super) unsafe fn run_block(
     };
     let tiles = gemm.tiles;
     let all = tiles.words(gemm.k);
+    let _session = tiles.begin();
     let mut begin = 0;
     loop {
         let k = tiles.pass().min(gemm.k - begin);
@@ -43,7 +44,6 @@ pub(super) unsafe fn run_block(
         let pass = Pass { begin, k, words, distance: words + 16 };
         // SAFETY: passed on.
         let tame = unsafe { copy_tiles(gemm, block, left, pass, rooms) };
-        let _session = tiles.begin();
         for first in (0..block.wide.1).step_by(tiles.columns) {
             let before = (block.wide.0 + first) * tiles.parts * all;
             let panel = right.wrapping_add(before + begin / tiles.word.steps() * tiles.columns);

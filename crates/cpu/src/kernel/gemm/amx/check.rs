@@ -1,10 +1,10 @@
-//! What this computer's unit does: whether it is there and right, and whether six products on it are faster than
-//! one of f32.
+//! What this computer's unit does: whether it is there and right, and how much faster than vectors.
 
 #![allow(unsafe_code)]
 
-use super::super::{Source, Tile, Tiles, Word, copy_words, pack_words, split_rows, tiles};
-use crate::isa::Isa;
+use super::super::{Source, Tile, Tiles, Word, copy_words, pack_words, split_rows, tiles, word_tiles};
+use super::{bf16_tiles, byte_tiles};
+use crate::isa::{Isa, TileUnit};
 use pando_base::DType;
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -48,43 +48,74 @@ fn find() -> Found {
     Found::Nothing
 }
 
-/// Whether products of three parts take less than [`WORTH`] of the time of f32, as measured once: a matter of the
-/// processor, but also of who shares its units.
-pub fn three_parts_pay() -> bool {
-    static PAY: OnceLock<bool> = OnceLock::new();
-    *PAY.get_or_init(|| {
-        let Some(split) = super::bf16_tiles(crate::isa::TileUnit::Processor, 3) else { return false };
-        is_there() && {
-            let measured = Measured::new();
-            measured.seconds(split) < WORTH * measured.seconds(tiles(Isa::detect()))
-        }
+/// The time of products of one to three parts as a share of that of the best vectors: of bf16 for one part, of f32 for
+/// more. Measured once: a matter of the processor, but also of who shares its units. The emulation passes for a unit of
+/// the processor that does half of what it could.
+pub fn time_share(unit: TileUnit, parts: usize) -> f64 {
+    static SHARES: OnceLock<[f64; 3]> = OnceLock::new();
+    match unit {
+        TileUnit::None => f64::INFINITY,
+        TileUnit::Emulated => [0.12, 0.36, 0.72][parts - 1],
+        TileUnit::Processor if !is_there() => f64::INFINITY,
+        TileUnit::Processor => SHARES.get_or_init(shares)[parts - 1],
+    }
+}
+
+/// Whether products of so many parts are to be used where they take such a share of the time. At f32's own precision
+/// the gain must be worth other bits.
+pub fn pays(parts: usize, share: f64) -> bool {
+    share < if parts == 3 { 0.8 } else { 0.95 }
+}
+
+fn shares() -> [f64; 3] {
+    let (measured, isa) = (Measured::<f32>::new(DType::F32, DType::F32), Isa::detect());
+    let plain = measured.seconds(tiles(isa));
+    let halves = word_tiles(isa, Word::Bf16).map_or(plain, |tiles| measured.seconds(tiles));
+    [(1, halves), (2, plain), (3, plain)].map(|(parts, without)| {
+        bf16_tiles(TileUnit::Processor, parts)
+            .map_or(f64::INFINITY, |tiles| measured.seconds(tiles) / without)
     })
 }
 
-/// A gain worth other bits.
-const WORTH: f64 = 0.8;
+/// Whether products of bytes are faster on a unit than in vectors.
+pub fn bytes_pay(unit: TileUnit) -> bool {
+    static PAY: OnceLock<bool> = OnceLock::new();
+    let measured = || {
+        let measured = Measured::<u8>::new(DType::U8, DType::I8);
+        let seconds =
+            |tiles: Option<&'static Tiles>| tiles.map_or(f64::INFINITY, |tiles| measured.seconds(tiles));
+        seconds(byte_tiles(TileUnit::Processor)) < seconds(word_tiles(Isa::detect(), Word::I8))
+    };
+    match unit {
+        TileUnit::None => false,
+        TileUnit::Emulated => true,
+        TileUnit::Processor => is_there() && *PAY.get_or_init(measured),
+    }
+}
+
 /// The best of so many runs: others have the unit at times.
 const RUNS: usize = 5;
 
 /// A product of the sizes of a block in the driver: everything stays in L2.
-struct Measured {
-    a: Vec<f32>,
-    b: Vec<f32>,
+struct Measured<T> {
+    a: Vec<T>,
+    b: Vec<T>,
+    types: [DType; 2],
 }
 
-impl Measured {
-    const M: usize = 64;
-    const N: usize = 512;
+impl<T: From<u8>> Measured<T> {
+    const M: usize = 128;
+    const N: usize = 256;
     const K: usize = 768;
 
-    fn new() -> Measured {
-        let numbers = |count: usize| (0..count).map(|i| ((i * 37 % 101) as f32 - 50.0) / 7.0).collect();
-        Measured { a: numbers(Self::M * Self::K), b: numbers(Self::K * Self::N) }
+    fn new(a: DType, b: DType) -> Measured<T> {
+        let numbers = |count: usize| (0..count).map(|i| T::from((i * 37 % 101) as u8)).collect();
+        Measured { a: numbers(Self::M * Self::K), b: numbers(Self::K * Self::N), types: [a, b] }
     }
 
     fn seconds(&self, tiles: &'static Tiles) -> f64 {
-        let a = source(&self.a, DType::F32, Self::K);
-        let b = pack(source(&self.b, DType::F32, Self::N), [Self::K, Self::N], tiles);
+        let a = source(&self.a, self.types[0], Self::K);
+        let b = pack(source(&self.b, self.types[1], Self::N), [Self::K, Self::N], tiles);
         let run = |_| {
             let start = Instant::now();
             std::hint::black_box(multiply(a, &b, [Self::M, Self::N, Self::K], tiles));
@@ -113,35 +144,43 @@ fn pack(b: Source, [k, n]: [usize; 2], tiles: &'static Tiles) -> Vec<f32> {
     packed
 }
 
-/// `a · b` of a pass of k at most, as the driver computes it.
+/// `a · b` as the driver computes it: passes, in each the panels, for each all rows.
 fn multiply(a: Source, b: &[f32], [m, n, k]: [usize; 3], tiles: &'static Tiles) -> Vec<f32> {
-    let (words, split) = (tiles.words(k), split_rows(m, tiles.rows));
-    let distance = words + 16;
-    let mut room = vec![0f32; tiles.parts * tiles.rows * distance];
+    let (all, split) = (tiles.words(k), split_rows(m, tiles.rows));
+    let distance = tiles.words(tiles.pass().min(k)) + 16;
+    let tile_words = tiles.parts * tiles.rows * distance;
+    let mut room = vec![0f32; split.tiles * tile_words];
     let mut c = vec![0f32; m * n];
     let _session = tiles.begin();
-    for index in 0..split.tiles {
-        let (row, height) = (split.begin(index), split.height(index));
-        // SAFETY: rows of a; the room has those of a tile in all parts.
-        unsafe { copy_words(a.at(row, 0), tiles, height, k, room.as_mut_ptr(), distance) };
+    for begin in (0..k).step_by(tiles.pass()) {
+        let k = tiles.pass().min(k - begin);
+        for (index, room) in room.chunks_exact_mut(tile_words).enumerate() {
+            let (row, height) = (split.begin(index), split.height(index));
+            // SAFETY: rows of a; the room has those of a tile in all parts.
+            unsafe { copy_words(a.at(row, begin), tiles, height, k, room.as_mut_ptr(), distance) };
+        }
         for first in (0..n).step_by(tiles.columns) {
-            let tile = Tile {
-                k: words,
-                rows: height,
-                a: room.as_ptr(),
-                a_row: distance as isize,
-                a_step: 1,
-                a_part: tiles.rows * distance,
-                b: b[first * tiles.parts * words..].as_ptr(),
-                b_step: tiles.columns as isize,
-                b_part: words * tiles.columns,
-                c: c[row * n + first..].as_mut_ptr(),
-                c_row: n,
-                columns: tiles.columns.min(n - first),
-                add: false,
-            };
-            // SAFETY: a tile of a, a panel of b, and their results; the level is this processor's.
-            unsafe { tiles.kernels[height - 1](&tile) };
+            let panel = first * tiles.parts * all + begin / tiles.word.steps() * tiles.columns;
+            for index in 0..split.tiles {
+                let (row, height) = (split.begin(index), split.height(index));
+                let tile = Tile {
+                    k: tiles.words(k),
+                    rows: height,
+                    a: room[index * tile_words..].as_ptr(),
+                    a_row: distance as isize,
+                    a_step: 1,
+                    a_part: tiles.rows * distance,
+                    b: b[panel..].as_ptr(),
+                    b_step: tiles.columns as isize,
+                    b_part: all * tiles.columns,
+                    c: c[row * n + first..].as_mut_ptr(),
+                    c_row: n,
+                    columns: tiles.columns.min(n - first),
+                    add: begin > 0,
+                };
+                // SAFETY: a tile of a, a panel of b, and their results; the level is this processor's.
+                unsafe { tiles.kernels[height - 1](&tile) };
+            }
         }
     }
     c
@@ -151,14 +190,14 @@ fn multiply(a: Source, b: &[f32], [m, n, k]: [usize; 3], tiles: &'static Tiles) 
 /// tiles and their edges.
 #[cfg(any(test, target_arch = "x86_64"))]
 fn same_products(ours: &'static super::Set, theirs: &'static super::Set) -> bool {
-    let sizes = [[64, 64, 96], [21, 43, 70], [5, 9, 3]];
-    ours.0
+    let sizes = [[64, 64, 96], [21, 43, 70], [5, 9, 3], [37, 40, 450]];
+    ours.tiles
         .iter()
-        .zip(&theirs.0)
+        .zip(&theirs.tiles)
         .all(|(ours, theirs)| sizes.into_iter().all(|sizes| example(sizes, ours) == example(sizes, theirs)))
 }
 
-/// Bits of a product of whole numbers: at most 509 × 63 × 96 stay below 2^24, and some need two parts.
+/// Bits of a product of whole numbers: at most 509 × 63 × 450 stay below 2^24, and some need two parts.
 #[cfg(any(test, target_arch = "x86_64"))]
 fn example([m, n, k]: [usize; 3], tiles: &'static Tiles) -> Vec<u32> {
     let a: Vec<i32> = (0..m * k).map(|i| (i * 29 % 509) as i32).collect();
@@ -179,9 +218,8 @@ fn example([m, n, k]: [usize; 3], tiles: &'static Tiles) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{EMULATED, byte_tiles};
+    use super::super::EMULATED;
     use super::*;
-    use crate::isa::TileUnit;
 
     /// The product that the check is made of, where the numbers need no rounding.
     #[test]
@@ -192,7 +230,7 @@ mod tests {
         let sum = |at: usize, a: &dyn Fn(usize, usize) -> i32| -> i32 {
             (0..k).map(|step| a(at / n, step) * b(step, at % n)).sum()
         };
-        for tiles in &EMULATED.0[1..3] {
+        for tiles in &EMULATED.tiles[1..3] {
             let expected = (0..m * n).map(|at| (sum(at, &a) as f32).to_bits());
             assert!(example([m, n, k], tiles).into_iter().eq(expected), "{} parts", tiles.parts);
         }

@@ -3,13 +3,16 @@
 //! (`emulation.rs`) runs anywhere.
 //!
 //! The processor's unit is used only if it exists, the system saves its registers, the process may have them, and
-//! products on it are the emulation's (`check.rs`): some 20 ms, once in a process, where there is a unit.
+//! products on it are the emulation's (`check.rs`): some 20 ms, once in a process, where there is a unit. It is used
+//! for what it does faster than the vectors beside it, as measured then.
 //!
 //! The floor is the unit: Intel documents 1024 operations of bf16 a cycle (a product of registers in 16), 16 times
 //! what the AVX-512 units of such a core do in f32. So two parts (3 products) leave 5.3 times, three (6) 2.7.
+//! `kernel.rs` says what share of it the loops should reach.
 
 #![allow(unsafe_code)]
 
+mod blocks;
 mod check;
 mod emulation;
 mod kernel;
@@ -17,16 +20,18 @@ mod kernel;
 mod processor;
 mod unit;
 
-pub use check::{Found, found, is_there, three_parts_pay};
+pub use blocks::{CHANNELS, block_words};
+pub use check::{Found, bytes_pay, found, is_there, pays, time_share};
+pub use kernel::{ImageLoop, ImageTile};
 
 use super::{Session, TileLoop, Tiles, Word};
 use crate::isa::TileUnit;
 use emulation::Emulation;
 use unit::{SIDE, Unit};
 
-/// Words of k in a pass: 32 rows of one part of A are 48 KiB, what an L1 cache of a core with such a unit has;
-/// three parts and a panel of B stay in L2.
-const PASS_WORDS: usize = 384;
+/// Words of k in a pass, by parts: a panel of B has 24 KiB and stays in the L1 cache (of a core with such a unit 48 KiB,
+/// which two threads may share) while all rows of a block go past it.
+const PASS_WORDS: [usize; 4] = [0, 192, 96, 64];
 
 const fn tiles_of<U: Unit>(kernels: &'static [TileLoop], word: Word, parts: usize) -> Tiles {
     Tiles {
@@ -37,22 +42,29 @@ const fn tiles_of<U: Unit>(kernels: &'static [TileLoop], word: Word, parts: usiz
         half: false,
         parts,
         granule: SIDE,
-        pass_words: PASS_WORDS,
+        pass_words: PASS_WORDS[parts],
         session: Some(Session { begin: U::begin, end: U::end }),
     }
 }
 
-/// By parts of bf16, then bytes.
-struct Set([Tiles; 4]);
+struct Set {
+    /// By parts of bf16, then bytes.
+    tiles: [Tiles; 4],
+    /// By parts.
+    images: [ImageLoop; 3],
+}
 
 macro_rules! set_of {
     ($unit:ty) => {
-        Set([
-            tiles_of::<$unit>(&[kernel::bf16::<$unit, 1> as TileLoop; 2 * SIDE], Word::Bf16, 1),
-            tiles_of::<$unit>(&[kernel::bf16::<$unit, 2> as TileLoop; 2 * SIDE], Word::Bf16, 2),
-            tiles_of::<$unit>(&[kernel::bf16::<$unit, 3> as TileLoop; 2 * SIDE], Word::Bf16, 3),
-            tiles_of::<$unit>(&[kernel::bytes::<$unit> as TileLoop; 2 * SIDE], Word::I8, 1),
-        ])
+        Set {
+            tiles: [
+                tiles_of::<$unit>(&[kernel::bf16::<$unit, 1> as TileLoop; 2 * SIDE], Word::Bf16, 1),
+                tiles_of::<$unit>(&[kernel::bf16::<$unit, 2> as TileLoop; 2 * SIDE], Word::Bf16, 2),
+                tiles_of::<$unit>(&[kernel::bf16::<$unit, 3> as TileLoop; 2 * SIDE], Word::Bf16, 3),
+                tiles_of::<$unit>(&[kernel::bytes::<$unit> as TileLoop; 2 * SIDE], Word::I8, 1),
+            ],
+            images: [kernel::image::<$unit, 1>, kernel::image::<$unit, 2>, kernel::image::<$unit, 3>],
+        }
     };
 }
 
@@ -73,10 +85,15 @@ fn set(unit: TileUnit) -> Option<&'static Set> {
 
 /// The tiles over sums of so many bf16, from 1 to 3.
 pub fn bf16_tiles(unit: TileUnit, parts: usize) -> Option<&'static Tiles> {
-    Some(&set(unit)?.0[parts - 1])
+    Some(&set(unit)?.tiles[parts - 1])
+}
+
+/// The loop over images for as many parts.
+pub fn image_loop(unit: TileUnit, parts: usize) -> Option<ImageLoop> {
+    Some(set(unit)?.images[parts - 1])
 }
 
 /// The tiles over bytes: unsigned ones on the left, signed ones on the right.
 pub fn byte_tiles(unit: TileUnit) -> Option<&'static Tiles> {
-    Some(&set(unit)?.0[3])
+    Some(&set(unit)?.tiles[3])
 }
