@@ -2,6 +2,7 @@
 //! where they come from.
 
 pub mod attention;
+pub mod bytes;
 pub mod control;
 pub mod conv;
 pub mod depthwise;
@@ -39,6 +40,7 @@ pub enum Kind {
     Together(Vec<Step>),
     Movement(movement::Movement),
     Gemm(Box<gemm::Gemm>),
+    Bytes(Box<bytes::Bytes>),
     Attention(Box<attention::Attention>),
     Packing(packing::Packing),
     Conv(conv::Conv),
@@ -67,6 +69,7 @@ impl Step {
             Kind::Together(parts) => elementwise::run(parts, run),
             Kind::Movement(movement) => movement::run(movement, self, run),
             Kind::Gemm(gemm) => gemm::run(gemm, self, run),
+            Kind::Bytes(bytes) => bytes::run(bytes, self, run),
             Kind::Attention(attention) => attention::run(attention, self, run),
             Kind::Packing(packing) => packing::run(packing, self, run),
             Kind::Conv(conv) => conv::run(conv, self, run),
@@ -109,6 +112,7 @@ impl Step {
             Kind::Movement(movement) => movement.name(),
             Kind::Gemm(gemm) if matches!(gemm.right, gemm::Right::Windows(_)) => "conv",
             Kind::Gemm(_) => "gemm",
+            Kind::Bytes(bytes) => bytes.name(),
             Kind::Attention(_) => "attention",
             Kind::Packing(_) => "packing",
             Kind::Conv(conv) => conv.name(),
@@ -145,6 +149,7 @@ impl Step {
                 [d.images * d.channels, d.windows.runs.len(), d.windows.run_length, d.windows.offsets.len()]
             }
             Kind::Conv(conv) => return 2 * conv.multiply_adds,
+            Kind::Bytes(bytes) => return 2 * bytes.multiply_adds,
             Kind::Winograd(winograd) => return 2 * winograd.multiply_adds,
             Kind::KernelGradient(gradient) => return 2 * gradient.multiply_adds,
             _ => return 0,

@@ -15,6 +15,7 @@ pub enum Packing {
     Right { matrix: Matrix, k: usize, n: usize, tiles: &'static Tiles },
     Conv(conv::pack::Packing),
     Winograd(conv::winograd::Packing),
+    Bytes(super::bytes::pack::Pack),
 }
 
 impl Packing {
@@ -22,6 +23,7 @@ impl Packing {
     pub fn key(&self) -> ([usize; 5], Strides) {
         let (sizes, matrix) = match self {
             Packing::Conv(packing) => return (packing.key(), Strides::new()),
+            Packing::Bytes(packing) => return (packing.key(), Strides::new()),
             Packing::Winograd(packing) => return (packing.key(), Strides::new()),
             Packing::Left { batch, m, k, rows, matrix } => ([0, *batch, *m, *k, *rows], matrix),
             Packing::Right { k, n, tiles, matrix } => {
@@ -52,6 +54,10 @@ pub unsafe fn pack(packing: &Packing, memory: Memory, view: &View, to: *mut f32,
             let from = Weights::new(memory.address(view), view);
             // SAFETY: the view has the weights, the output was made for the packing.
             unsafe { packing.run(from, to, pool) };
+        }
+        Packing::Bytes(ref packing) => {
+            // SAFETY: as above.
+            unsafe { packing.run(memory.address(view), view, to, pool) };
         }
         Packing::Winograd(ref packing) => {
             let from = Weights::new(memory.address(view), view);
