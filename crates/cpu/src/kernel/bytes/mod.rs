@@ -92,8 +92,10 @@ pub fn tiles(isa: Isa) -> &'static Tiles {
     &PORTABLE
 }
 
-static PORTABLE: Tiles =
-    Tiles { kernels: &[portable::<1>, portable::<2>, portable::<3>, portable::<4>], depthwise: portable_depthwise };
+static PORTABLE: Tiles = Tiles {
+    kernels: &[portable::<1>, portable::<2>, portable::<3>, portable::<4>],
+    depthwise: portable_depthwise,
+};
 
 /// # Safety
 /// See [`TileLoop`].

@@ -7,6 +7,7 @@
 
 use super::{Depthwise, Finish, HALF_PANEL, Output, PANEL, Residual, Tile, TileLoop, Tiles};
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
 
 /// # Safety
 /// See [`TileLoop`].
@@ -48,15 +49,40 @@ unsafe fn vnni_tile<const M: usize, const V: usize>(tile: &Tile) {
             }
         }
     }
-    for vector in 0..V {
-        let column = 16 * vector;
-        let Some(columns) = tile.columns.checked_sub(column).filter(|&columns| columns > 0) else { break };
+    // Written out by rows, in a loop that is unrolled: what follows takes them by index, which registers are not.
+    let mut room: [MaybeUninit<Sums>; M] = [const { MaybeUninit::uninit() }; M];
+    for row in 0..M {
+        for vector in 0..V {
+            // SAFETY: the row has room for two vectors.
+            unsafe {
+                _mm512_store_si512(
+                    room[row].as_mut_ptr().cast::<i32>().add(16 * vector).cast(),
+                    sums[row][vector],
+                )
+            };
+        }
+    }
+    // SAFETY: passed on.
+    unsafe { finish_rows(tile, &room) };
+}
+
+/// Room for a pixel's sums.
+#[repr(align(64))]
+struct Sums {
+    _sums: [i32; PANEL],
+}
+
+/// # Safety
+/// As [`TileLoop`]; the rows are the tile's pixels.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+unsafe fn finish_rows(tile: &Tile, rows: &[MaybeUninit<Sums>]) {
+    for column in (0..tile.columns).step_by(16) {
         // SAFETY: the panel's columns have their parts of the finish; masked ones are not touched.
         unsafe {
-            let lanes = Lanes::of(tile.finish, column, columns);
-            for row in 0..M {
-                let at = row * tile.y_pixel + column;
-                lanes.store(tile.finish, sums[row][vector], tile.y, at, tile.residual);
+            let lanes = Lanes::of(tile.finish, column, tile.columns - column);
+            for (row, sums) in rows.iter().enumerate() {
+                let sums = _mm512_load_si512(sums.as_ptr().cast::<i32>().add(column).cast());
+                lanes.store(tile.finish, sums, tile.y, row * tile.y_pixel + column, tile.residual);
             }
         }
     }
@@ -206,7 +232,14 @@ unsafe fn avx2<const M: usize>(tile: &Tile) {
             // SAFETY: two vectors are 16 sums; the pixel's results, and the residual's.
             unsafe {
                 let sums = std::mem::transmute::<[__m256i; 2], [i32; 16]>(sums[row]);
-                finish_avx2(tile.finish, &sums[..columns], first, tile.y, row * tile.y_pixel + first, tile.residual);
+                finish_avx2(
+                    tile.finish,
+                    &sums[..columns],
+                    first,
+                    tile.y,
+                    row * tile.y_pixel + first,
+                    tile.residual,
+                );
             }
         }
     }
@@ -217,7 +250,14 @@ unsafe fn avx2<const M: usize>(tile: &Tile) {
 /// # Safety
 /// As there.
 #[target_feature(enable = "avx2")]
-unsafe fn finish_avx2(finish: &Finish, sums: &[i32], column: usize, y: *mut u8, at: usize, residual: *const u8) {
+unsafe fn finish_avx2(
+    finish: &Finish,
+    sums: &[i32],
+    column: usize,
+    y: *mut u8,
+    at: usize,
+    residual: *const u8,
+) {
     // SAFETY: passed on.
     unsafe { finish.run(sums, column, y, at, residual) };
 }

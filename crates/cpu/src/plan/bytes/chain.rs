@@ -8,9 +8,9 @@
 //! it does in ONNX Runtime, which does the same.
 
 use super::known::{Known, Numbers, Real, range_of};
-use crate::plan::range::range;
 use crate::flat::{FlatNode, ValueIndex, Work};
 use crate::kernel::bytes::{Output, Residual};
+use crate::plan::range::range;
 use pando_base::{BinaryFn, DType};
 use pando_graph::{Conv, Dot, Op};
 use rustc_hash::FxHashMap;
@@ -78,7 +78,11 @@ enum Link {
     /// And the lowest code of its type.
     Residual(Real, f32),
     /// Rounded to codes between these, counted from their zero point, which stand for reals.
-    Requantised { low: f32, high: f32, scale: f32 },
+    Requantised {
+        low: f32,
+        high: f32,
+        scale: f32,
+    },
 }
 
 /// The products of a function, by the nodes whose results they compute.

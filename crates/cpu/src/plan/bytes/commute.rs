@@ -13,7 +13,8 @@ use pando_graph::Op;
 pub fn commute(flat: Flat) -> Flat {
     let moves = {
         let known = Known::of(&flat);
-        let moves = flat.nodes.iter().map(|node| node.results.first().and_then(|&value| moved(&known, value)));
+        let moves =
+            flat.nodes.iter().map(|node| node.results.first().and_then(|&value| moved(&known, value)));
         moves.collect::<Vec<Option<Move>>>()
     };
     if moves.iter().all(Option::is_none) {

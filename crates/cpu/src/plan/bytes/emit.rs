@@ -4,11 +4,11 @@ use super::ByteConv;
 use crate::flat::FlatNode;
 use crate::kernel::bytes::{HALF_PANEL, Output, Run, tiles};
 use crate::plan::Planner;
+use crate::step::Kind;
+use crate::step::bytes::Bytes;
 use crate::step::bytes::pack::Pack;
 use crate::step::bytes::stage::Stage;
-use crate::step::bytes::Bytes;
 use crate::step::packing::Packing;
-use crate::step::Kind;
 use crate::view::View;
 use pando_base::DType;
 
@@ -21,7 +21,8 @@ impl Planner<'_> {
         let mut inputs = vec![weights, operands[0].clone()];
         inputs.extend(operands.into_iter().skip(2));
         let inputs = inputs.into_iter().map(|view| self.dense(view)).collect();
-        let (dtype, sizes) = (self.flat.values[node.results[0]].dtype, self.flat.values[node.results[0]].sizes.clone());
+        let (dtype, sizes) =
+            (self.flat.values[node.results[0]].dtype, self.flat.values[node.results[0]].sizes.clone());
         let step = step(conv, pack, tiles(self.options.isa));
         self.emit(Kind::Bytes(Box::new(step)), inputs, dtype, &sizes)
     }
@@ -113,7 +114,10 @@ fn runs(conv: &ByteConv, pack: &Pack, stage: &Stage) -> Vec<Vec<Run>> {
         let places = (0..conv.window[0]).flat_map(|y| (0..columns).map(move |x| [y, x]));
         let run = |[y, x]: [usize; 2]| {
             let pixel = y * conv.dilation(0) * stage.width + x * conv.dilation(1);
-            Run { offset: pixel * stage.channels + group * pack.inputs * pack.merged, words: pack.run_words() }
+            Run {
+                offset: pixel * stage.channels + group * pack.inputs * pack.merged,
+                words: pack.run_words(),
+            }
         };
         places.map(run).collect()
     };

@@ -135,10 +135,10 @@ impl Known<'_> {
         let number = self.dtype(value) == DType::F32 || self.dtype(value).is_int();
         match &node.work {
             _ if !number => None,
-            Work::Constant(constant) if !constant.is_large() => {
-                summary(&constant.held()?.to_f64(), sizes)
+            Work::Constant(constant) if !constant.is_large() => summary(&constant.held()?.to_f64(), sizes),
+            Work::Op(Op::Convert(DType::F32 | DType::I32)) if self.dtype(node.operands[0]).is_int() => {
+                operand(0)
             }
-            Work::Op(Op::Convert(DType::F32 | DType::I32)) if self.dtype(node.operands[0]).is_int() => operand(0),
             Work::Op(Op::Broadcast { axes, .. }) => {
                 let numbers = operand(0)?;
                 // A dimension of one is spread, too: then its numbers are one.
@@ -153,7 +153,9 @@ impl Known<'_> {
                 let axis = sizes.iter().position(|&size| size == count).filter(|_| whole)?;
                 Some(Numbers { axis: Some(axis), ..numbers })
             }
-            Work::Op(Op::Binary(func @ (BinaryFn::Mul | BinaryFn::Div))) if self.dtype(value) == DType::F32 => {
+            Work::Op(Op::Binary(func @ (BinaryFn::Mul | BinaryFn::Div)))
+                if self.dtype(value) == DType::F32 =>
+            {
                 let (a, b) = (operand(0)?, operand(1)?);
                 let axis = a.axis.or(b.axis);
                 let same = a.axis.is_none_or(|a| axis == Some(a)) && b.axis.is_none_or(|b| axis == Some(b));
@@ -236,7 +238,8 @@ fn summary(elements: &[f64], sizes: &[usize]) -> Option<Numbers> {
     (0..sizes.len()).find_map(|axis| {
         let inner: usize = sizes[axis + 1..].iter().product();
         let values: Vec<f64> = (0..sizes[axis]).map(|index| elements[index * inner]).collect();
-        let same = elements.iter().enumerate().all(|(at, &element)| element == values[at / inner % sizes[axis]]);
+        let same =
+            elements.iter().enumerate().all(|(at, &element)| element == values[at / inner % sizes[axis]]);
         same.then_some(Numbers { values, axis: Some(axis) })
     })
 }

@@ -130,7 +130,8 @@ impl Layout {
     }
 
     fn constant(&mut self, tensor: Tensor) -> ValueIndex {
-        let (dtype, sizes) = (tensor.dtype(), tensor.shape().iter().map(|&size| size as usize).collect::<Sizes>());
+        let (dtype, sizes) =
+            (tensor.dtype(), tensor.shape().iter().map(|&size| size as usize).collect::<Sizes>());
         self.push(Work::Constant(Constant::new(tensor)), Vec::new(), dtype, &sizes)
     }
 
@@ -429,7 +430,8 @@ fn byte_conv(product: &Product, x: &[usize], w: &[usize], to: &[usize]) -> ByteC
     };
     (made.from, made.to) = ([x[0], x[1], x[2], x[3]], [to[0], to[1], to[2], to[3]]);
     (made.window, made.groups) = ([w[2], w[3]], conv.groups as usize);
-    (made.strides, made.dilation) = ([conv.strides[0], conv.strides[1]], [conv.kernel_dilation[0], conv.kernel_dilation[1]]);
+    (made.strides, made.dilation) =
+        ([conv.strides[0], conv.strides[1]], [conv.kernel_dilation[0], conv.kernel_dilation[1]]);
     made.padding = [conv.padding[0], conv.padding[1]];
     made
 }

@@ -193,7 +193,8 @@ impl Task<'_> {
         unsafe {
             let zero = *self.address(2).cast::<i32>();
             let totals = self.address(0).add(pack.weight_bytes()).cast::<i32>().add(first);
-            let [added, scale, shift] = [3, 4, 5].map(|operand| self.address(operand).cast::<i32>().add(first));
+            let [added, scale, shift] =
+                [3, 4, 5].map(|operand| self.address(operand).cast::<i32>().add(first));
             for index in 0..columns {
                 let taken = zero.wrapping_mul(*totals.add(index));
                 all.sums[index] = (*added.add(index)).wrapping_sub(taken);

@@ -60,7 +60,11 @@ impl Pack {
     }
 
     pub fn panels(&self) -> usize {
-        if self.depthwise { self.outputs.div_ceil(HALF_PANEL) } else { self.packed_groups() * self.panels_per_group() }
+        if self.depthwise {
+            self.outputs.div_ceil(HALF_PANEL)
+        } else {
+            self.packed_groups() * self.panels_per_group()
+        }
     }
 
     /// The packed group that a panel belongs to.
@@ -167,7 +171,8 @@ impl Pack {
                     let at = (y * self.window[1] + x) * step + column;
                     // SAFETY: passed on.
                     unsafe {
-                        *to.add(at) = if column < columns { weights.at([first + column, 0, y, x]) } else { 0 };
+                        *to.add(at) =
+                            if column < columns { weights.at([first + column, 0, y, x]) } else { 0 };
                     }
                 }
             }
