@@ -23,14 +23,15 @@ pub enum Output {
     I32,
 }
 
-/// `cut(round(before) · factor + (bytes - zero) · other)`.
+/// `cut(round(before) · factor + (bytes · other + shift))`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Residual {
     /// Whether what is before is rounded: it was quantised.
     pub rounds: bool,
     pub factor: f32,
-    pub zero: f32,
     pub other: f32,
+    /// The zero point of the bytes, times -`other`.
+    pub shift: f32,
     pub low: f32,
     pub high: f32,
 }
@@ -62,7 +63,8 @@ impl Finish<'_> {
         for (index, &sum) in sums.iter().enumerate() {
             let column = column + index;
             let sum = sum.wrapping_add(self.sums[column]);
-            let value = cut(sum as f32 * self.scale[column] + self.shift[column], self.low, self.high);
+            let value = (sum as f32).mul_add(self.scale[column], self.shift[column]);
+            let value = cut(value, self.low, self.high);
             let position = at + index;
             // SAFETY: passed on.
             unsafe {
@@ -83,6 +85,7 @@ impl Finish<'_> {
 impl Residual {
     fn run(&self, before: f32, byte: u8) -> f32 {
         let before = if self.rounds { round(before) } else { before };
-        cut(before * self.factor + (f32::from(byte) - self.zero) * self.other, self.low, self.high)
+        let other = f32::from(byte).mul_add(self.other, self.shift);
+        cut(before.mul_add(self.factor, other), self.low, self.high)
     }
 }

@@ -1,7 +1,8 @@
 //! Products of bytes: u8 pixels, their channels neighbours, times i8 weights that were packed as fours of steps (words),
 //! summed in i32 and finished while they are in registers: scaled, cut to a range, rounded, another tensor's bytes added.
 //!
-//! Every level gives the same bits: sums of integers are exact, and the finish is made of single f32 operations. The floor
+//! Every level gives the same bits: sums of integers are exact, and the finish is made of the same f32 operations, products
+//! and sums fused. The floor
 //! is the multiply-add units: with AVX-512 VNNI an instruction does 64 products, four times those of f32.
 
 #![allow(unsafe_code)]

@@ -28,6 +28,13 @@ unsafe fn vnni<const M: usize>(tile: &Tile) {
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 unsafe fn vnni_tile<const M: usize, const V: usize>(tile: &Tile) {
     let mut sums = [[_mm512_setzero_si512(); V]; M];
+    for vector in 0..V {
+        // SAFETY: the finish has room for a panel's columns.
+        let first = unsafe { _mm512_loadu_si512(tile.finish.sums.as_ptr().add(16 * vector).cast()) };
+        for row in 0..M {
+            sums[row][vector] = first;
+        }
+    }
     let (mut w, pixel) = (tile.w, tile.pixel);
     for run in tile.runs {
         let mut x = tile.x.wrapping_add(run.offset);
@@ -91,7 +98,6 @@ unsafe fn finish_rows(tile: &Tile, rows: &[MaybeUninit<Sums>]) {
 /// Sixteen columns of a finish.
 struct Lanes {
     mask: __mmask16,
-    sums: __m512i,
     scale: __m512,
     shift: __m512,
 }
@@ -106,7 +112,6 @@ impl Lanes {
         unsafe {
             Lanes {
                 mask: if columns >= 16 { !0 } else { (1 << columns) - 1 },
-                sums: _mm512_loadu_si512(finish.sums.as_ptr().add(column).cast()),
                 scale: _mm512_loadu_ps(finish.scale.as_ptr().add(column)),
                 shift: _mm512_loadu_ps(finish.shift.as_ptr().add(column)),
             }
@@ -114,13 +119,11 @@ impl Lanes {
     }
 
     /// # Safety
-    /// As [`Finish::run`], for the lanes of the mask.
+    /// As [`Finish::run`], for the lanes of the mask; what is added to sums is in them.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     unsafe fn store(&self, finish: &Finish, sums: __m512i, y: *mut u8, at: usize, residual: *const u8) {
-        let sums = _mm512_add_epi32(sums, self.sums);
-        // Single operations, not fused ones: other levels have the same bits.
-        let value = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), self.scale), self.shift);
+        let value = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), self.scale, self.shift);
         let mut value = cut(value, finish.low, finish.high);
         // SAFETY: passed on.
         unsafe {
@@ -152,8 +155,8 @@ fn add(added: &Residual, before: __m512, bytes: __m128i) -> __m512 {
     let rounded = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(before);
     let before = if added.rounds { rounded } else { before };
     let bytes = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
-    let other = _mm512_mul_ps(_mm512_sub_ps(bytes, _mm512_set1_ps(added.zero)), _mm512_set1_ps(added.other));
-    let sum = _mm512_add_ps(_mm512_mul_ps(before, _mm512_set1_ps(added.factor)), other);
+    let other = _mm512_fmadd_ps(bytes, _mm512_set1_ps(added.other), _mm512_set1_ps(added.shift));
+    let sum = _mm512_fmadd_ps(before, _mm512_set1_ps(added.factor), other);
     cut(sum, added.low, added.high)
 }
 
@@ -163,11 +166,12 @@ fn add(added: &Residual, before: __m512, bytes: __m128i) -> __m512 {
 unsafe fn vnni_depthwise(d: &Depthwise) {
     const TOGETHER: usize = 4;
     // SAFETY: the finish has room for a panel's columns.
-    let lanes = unsafe { Lanes::of(d.finish, 0, d.channels) };
+    let (lanes, first) =
+        unsafe { (Lanes::of(d.finish, 0, d.channels), _mm512_loadu_si512(d.finish.sums.as_ptr().cast())) };
     let mut pixel = 0;
     while pixel < d.pixels {
         let count = TOGETHER.min(d.pixels - pixel);
-        let mut sums = [_mm512_setzero_si512(); TOGETHER];
+        let mut sums = [first; TOGETHER];
         for (element, &offset) in d.offsets.iter().enumerate() {
             // SAFETY: 16 bytes lie wherever operand and weights are read.
             unsafe {
@@ -192,7 +196,7 @@ unsafe fn vnni_depthwise(d: &Depthwise) {
 
 /// # Safety
 /// See [`TileLoop`].
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,fma")]
 unsafe fn avx2<const M: usize>(tile: &Tile) {
     let low = _mm256_set1_epi16(0xff);
     for first in (0..tile.width).step_by(16) {
@@ -249,7 +253,7 @@ unsafe fn avx2<const M: usize>(tile: &Tile) {
 ///
 /// # Safety
 /// As there.
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,fma")]
 unsafe fn finish_avx2(
     finish: &Finish,
     sums: &[i32],
@@ -264,7 +268,7 @@ unsafe fn finish_avx2(
 
 /// # Safety
 /// See [`super::DepthwiseLoop`].
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,fma")]
 unsafe fn avx2_depthwise(d: &Depthwise) {
     for pixel in 0..d.pixels {
         let mut sums = [_mm256_setzero_si256(); 2];

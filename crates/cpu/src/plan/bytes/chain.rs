@@ -250,9 +250,8 @@ impl Product {
         let uniform = numbers.uniform();
         if let Some((residual, _)) = &mut self.residual {
             let number = uniform?;
-            for part in [&mut residual.factor, &mut residual.other, &mut residual.low, &mut residual.high] {
-                *part = by(*part, number);
-            }
+            let Residual { factor, other, shift, low, high, .. } = residual;
+            [factor, other, shift, low, high].into_iter().for_each(|part| *part = by(*part, number));
             return Some(());
         }
         if let Some(number) = uniform {
@@ -294,9 +293,9 @@ impl Product {
         let residual = Residual {
             rounds: self.rounded.is_some(),
             factor: self.rounded.unwrap_or(1.0),
-            // Signed codes are held as unsigned ones, 128 more.
-            zero: zero - low,
             other: scale,
+            // Signed codes are held as unsigned ones, 128 more.
+            shift: (low - zero) * scale,
             low: f32::NEG_INFINITY,
             high: f32::INFINITY,
         };

@@ -135,81 +135,85 @@ impl Pack {
             let (first, columns) = self.columns(panel);
             // SAFETY: panels and their sums are disjoint and lie in the room.
             unsafe {
-                match self.depthwise {
-                    true => self.depthwise_panel(&weights, first, columns, to.add(first)),
-                    false => self.panel(&weights, panel, to.add(self.offset(panel))),
-                }
-                for column in first..first + columns {
-                    *to.add(self.weight_bytes()).cast::<i32>().add(column) = self.sum(&weights, column);
+                let sums = to.add(self.weight_bytes()).cast::<i32>().add(first);
+                let place = match self.depthwise {
+                    true => self.depthwise_panel(to.add(first)),
+                    false => self.panel(panel, to.add(self.offset(panel))),
+                };
+                for column in 0..columns {
+                    *sums.add(column) = self.column(&weights, first + column, column, &place);
                 }
             }
         });
     }
 
+    /// Fills a depthwise panel with zeros.
+    ///
     /// # Safety
-    /// The weights lie in memory.
-    unsafe fn sum(&self, weights: &Weights, column: usize) -> i32 {
-        let mut sum = 0i32;
+    /// As [`Pack::run`].
+    unsafe fn depthwise_panel(&self, to: *mut i8) -> Place {
+        let step = self.outputs.next_multiple_of(HALF_PANEL);
+        for element in 0..self.window[0] * self.window[1] {
+            // SAFETY: passed on.
+            unsafe { to.add(element * step).write_bytes(0, HALF_PANEL) };
+        }
+        Place { to, y: self.window[1] * step, x: step, channel: 0, column: 1, width: 0 }
+    }
+
+    /// Fills a panel with zeros.
+    ///
+    /// # Safety
+    /// As [`Pack::run`].
+    unsafe fn panel(&self, panel: usize, to: *mut i8) -> Place {
+        let (_, columns) = self.columns(panel);
+        let width = if columns > HALF_PANEL { PANEL } else { HALF_PANEL };
+        let run = 4 * self.run_words() * width;
+        // SAFETY: passed on.
+        unsafe { to.write_bytes(0, run * self.num_runs()) };
+        let (y, x) =
+            if self.whole_rows { (run, self.inputs * self.merged) } else { (run * self.window[1], run) };
+        Place { to, y, x, channel: 1, column: 4, width }
+    }
+
+    /// Packs the weights of an output, and returns their sum.
+    ///
+    /// # Safety
+    /// As [`Pack::run`].
+    unsafe fn column(&self, weights: &Weights, output: usize, column: usize, place: &Place) -> i32 {
+        let own = output / (self.outputs / self.groups) % self.merged * self.inputs;
+        let (mut sum, [height, width]) = (0i32, self.window);
         for input in 0..self.inputs {
-            for y in 0..self.window[0] {
-                for x in 0..self.window[1] {
+            for y in 0..height {
+                for x in 0..width {
+                    let at = place.at(own + input, [y, x], column, self.whole_rows);
                     // SAFETY: passed on.
-                    sum = sum.wrapping_add(unsafe { weights.at([column, input, y, x]) }.into());
+                    unsafe {
+                        let weight = weights.at([output, input, y, x]);
+                        *place.to.add(at) = weight;
+                        sum = sum.wrapping_add(weight.into());
+                    }
                 }
             }
         }
         sum
     }
+}
 
-    /// # Safety
-    /// As [`Pack::run`].
-    unsafe fn depthwise_panel(&self, weights: &Weights, first: usize, columns: usize, to: *mut i8) {
-        let step = self.outputs.next_multiple_of(HALF_PANEL);
-        for y in 0..self.window[0] {
-            for x in 0..self.window[1] {
-                for column in 0..HALF_PANEL {
-                    let at = (y * self.window[1] + x) * step + column;
-                    // SAFETY: passed on.
-                    unsafe {
-                        *to.add(at) =
-                            if column < columns { weights.at([first + column, 0, y, x]) } else { 0 };
-                    }
-                }
-            }
-        }
-    }
+/// Where weights of a panel go: distances of rows, columns of the window (in channels, where rows are one run), and lanes.
+struct Place {
+    to: *mut i8,
+    y: usize,
+    x: usize,
+    channel: usize,
+    column: usize,
+    /// Lanes of a word; none where channels are lanes themselves.
+    width: usize,
+}
 
-    /// # Safety
-    /// As [`Pack::run`].
-    unsafe fn panel(&self, weights: &Weights, panel: usize, to: *mut i8) {
-        let (first, columns) = self.columns(panel);
-        let width = if columns > HALF_PANEL { PANEL } else { HALF_PANEL };
-        let channels = self.inputs * self.merged;
-        let mut to = to;
-        for run in 0..self.num_runs() {
-            for byte in 0..4 * self.run_words() {
-                let (y, x) = match self.whole_rows {
-                    true => (run, byte / channels),
-                    false => (run / self.window[1], run % self.window[1] + byte / channels * self.window[1]),
-                };
-                let channel = byte % channels;
-                for column in 0..width {
-                    let inside = x < self.window[1] && column < columns;
-                    let at = (byte / 4 * width + column) * 4 + byte % 4;
-                    let input = if inside { self.input(first + column, channel) } else { None };
-                    // SAFETY: passed on.
-                    unsafe {
-                        *to.add(at) = input.map_or(0, |input| weights.at([first + column, input, y, x]));
-                    }
-                }
-            }
-            to = to.wrapping_add(4 * self.run_words() * width);
-        }
-    }
-
-    /// The input of an output's own group that a channel of the packed group is.
-    fn input(&self, output: usize, channel: usize) -> Option<usize> {
-        let own = output / (self.outputs / self.groups) % self.merged;
-        (channel / self.inputs == own).then_some(channel % self.inputs)
+impl Place {
+    fn at(&self, channel: usize, [y, x]: [usize; 2], column: usize, whole_rows: bool) -> usize {
+        let byte = channel * self.channel + if whole_rows { x * self.x } else { 0 };
+        let run = y * self.y + if whole_rows { 0 } else { x * self.x };
+        run + byte / 4 * 4 * self.width + byte % 4 + column * self.column
     }
 }
