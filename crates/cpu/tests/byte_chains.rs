@@ -3,11 +3,8 @@
 //! every bit must be the same, halves included; and single products with any scales, where a step is allowed where the
 //! value lies in the middle. PANDO_SEEDS sets how many.
 
-mod common;
-
-use common::{options, run};
 use pando_base::{BinaryFn, DType, ReduceFn, Shape, Tensor, UnaryFn};
-use pando_cpu::Isa;
+use pando_cpu::{CompileOptions, Isa, compile};
 use pando_graph::{
     Builder, ConstData, Conv, Dot, Module, ReduceWindow, TensorType, ValueId, eval, known_dims, print, random,
 };
@@ -234,13 +231,19 @@ fn seeds(default: u64) -> u64 {
 }
 
 /// Codes of the module as the evaluator and as each level computes them.
-fn compare(seed: u64, exact: bool, judge: impl Fn(&[i128], &[i128]) -> bool) {
+fn check(seed: u64, exact: bool, judge: impl Fn(&[i128], &[i128]) -> bool) {
     let (module, inputs) = program(seed, exact);
     let expected = eval(&module, module.main().unwrap(), &inputs).unwrap().swap_remove(0).to_ints();
     let mut first: Option<Vec<i128>> = None;
     for isa in Isa::available() {
         for threads in [1, 2] {
-            let found = run(&module, &inputs, &options(isa, threads, true)).swap_remove(0).to_ints();
+            let options = CompileOptions { isa, threads, ..CompileOptions::default() };
+            let model = compile(&module, &options).unwrap();
+            let (mut found, steps) = model.profile(&inputs).unwrap();
+            let found = found.swap_remove(0).to_ints();
+            let floats = steps.iter().filter(|step| step.flops > 0 && !step.kind.starts_with("int8"));
+            let floats: Vec<_> = floats.map(|step| (step.kind, &step.sizes)).collect();
+            assert!(floats.is_empty(), "seed {seed}: {floats:?} are not of bytes:\n{}", print(&module));
             let judged = found.len() == expected.len() && judge(&found, &expected);
             assert!(judged, "seed {seed} {isa:?}:\n{}\n{found:?}\n{expected:?}", print(&module));
             let same = first.get_or_insert_with(|| found.clone()) == &found;
@@ -252,14 +255,14 @@ fn compare(seed: u64, exact: bool, judge: impl Fn(&[i128], &[i128]) -> bool) {
 #[test]
 fn chains_of_exact_scales_are_exact() {
     for seed in 0..seeds(150) {
-        compare(seed, true, |found, expected| found == expected);
+        check(seed, true, |found, expected| found == expected);
     }
 }
 
 #[test]
 fn products_are_within_a_step() {
     for seed in 0..seeds(100) {
-        compare(seed, false, |found, expected| {
+        check(seed, false, |found, expected| {
             let steps: Vec<i128> = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).collect();
             let moved = steps.iter().filter(|&&step| step > 0).count();
             steps.iter().all(|&step| step <= 1) && moved * 200 <= steps.len().max(200)

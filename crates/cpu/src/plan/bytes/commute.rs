@@ -66,8 +66,11 @@ fn moved(known: &Known, codes: ValueIndex) -> Option<Move> {
 
 /// What is quantised, and by which scale.
 fn unscaled(known: &Known, quantised: &Quantised) -> Option<(ValueIndex, f32)> {
-    let [x, scale] = known.binary(quantised.before, BinaryFn::Div)?;
-    Some((x, known.numbers(scale)?.uniform()?))
+    match known.binary(quantised.before, BinaryFn::Div) {
+        Some([x, scale]) => Some((x, known.numbers(scale)?.uniform()?)),
+        // A scale of one is gone.
+        None => Some((quantised.before, 1.0)),
+    }
 }
 
 fn is_same(known: &Known, real: &Real, codes: ValueIndex, quantised: &Quantised, scale: &f32) -> bool {

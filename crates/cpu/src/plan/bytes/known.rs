@@ -171,12 +171,14 @@ impl Known<'_> {
     }
 
     pub fn real(&self, value: ValueIndex) -> Option<Real> {
-        let [a, b] = self.binary(value, BinaryFn::Mul)?;
-        let (x, scale) = match (self.numbers(b), self.numbers(a)) {
-            (Some(scale), _) => (a, scale),
-            (None, Some(scale)) => (b, scale),
-            _ => return None,
-        };
+        let scaled =
+            self.binary(value, BinaryFn::Mul).and_then(|[a, b]| match (self.numbers(b), self.numbers(a)) {
+                (Some(scale), _) => Some((a, scale)),
+                (None, Some(scale)) => Some((b, scale)),
+                _ => None,
+            });
+        // A scale of one is gone.
+        let (x, scale) = scaled.unwrap_or_else(|| (value, Numbers::one(1.0)));
         let (x, zero) = match self.binary(x, BinaryFn::Sub) {
             Some([x, zero]) => (x, self.numbers(zero)?),
             None => (x, Numbers::one(0.0)),
