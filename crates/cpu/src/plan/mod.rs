@@ -31,6 +31,7 @@ mod row_gradients;
 mod schedule;
 pub mod stacks;
 pub mod state;
+mod tables;
 mod together;
 
 use crate::constants::{Constant, Panels};

@@ -17,6 +17,7 @@ pub mod program;
 pub mod reduce;
 pub mod row_gradients;
 pub mod rows;
+pub mod table;
 pub mod windows;
 
 use crate::exec::Run;
@@ -54,6 +55,8 @@ pub enum Kind {
     Shuffle(conv::shuffle::Shuffle),
     IntegerDot(integers::IntegerDot),
     Rows(rows::Rows),
+    /// Bytes by bytes.
+    Table,
     RowGradient(Box<row_gradients::RowGradient>),
     Reduction(reduce::Reduction, pando_base::ReduceFn),
     Order(order::Order),
@@ -84,6 +87,7 @@ impl Step {
             Kind::Depthwise(depthwise) => depthwise::run(depthwise, self, run),
             Kind::IntegerDot(dot) => integers::run(dot, self, run),
             Kind::Rows(rows) => rows::run(rows, self, run),
+            Kind::Table => table::run(self, run),
             Kind::RowGradient(gradient) => row_gradients::run(gradient, self, run),
             Kind::Reduction(reduction, func) => reduce::run(reduction, *func, self, run),
             Kind::Order(order) => order::run(order, self, run),
@@ -127,6 +131,7 @@ impl Step {
             Kind::Depthwise(_) => "depthwise",
             Kind::IntegerDot(_) => "integer_dot",
             Kind::Rows(rows) => rows.name,
+            Kind::Table => "table",
             Kind::RowGradient(gradient) => gradient.name,
             Kind::Reduction(..) => "reduce",
             Kind::Order(order) => order.name(),

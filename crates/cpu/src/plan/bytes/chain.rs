@@ -110,7 +110,7 @@ pub fn products(known: &Known) -> FxHashMap<usize, Product> {
 
 fn quantised(known: &Known, codes: ValueIndex) -> Option<Product> {
     let quantised = known.quantised(codes)?;
-    let (links, base) = chain(known, quantised.before, false, LENGTH)?;
+    let (links, base) = before(known, quantised.before, false, LENGTH)?;
     let (low, high) = range_of(known.dtype(codes))?;
     let mut product = apply(base, links)?;
     product.bound(BinaryFn::Max, low - quantised.zero);
@@ -139,28 +139,34 @@ fn unquantised(known: &Known, index: usize) -> Option<(usize, Product)> {
     Some((root, Product { output: Output::F32, ..best }))
 }
 
+/// The chain of a value that nobody else reads: it would be computed again.
+fn before(known: &Known, value: ValueIndex, added: bool, length: usize) -> Option<(Vec<Link>, Base)> {
+    known.only_user(value)?;
+    chain(known, value, added, length)
+}
+
 fn chain(known: &Known, value: ValueIndex, added: bool, length: usize) -> Option<(Vec<Link>, Base)> {
     let (length, index) = (length.checked_sub(1)?, known.makers[value]?);
     if let Some(base) = base(known, index) {
-        // Whoever else reads the sums would have them computed again.
-        return known.only_user(value).map(|_| (Vec::new(), base));
+        return Some((Vec::new(), base));
     }
     let on = |value: ValueIndex, link: Link| {
-        let (mut links, base) = chain(known, value, added, length)?;
+        let (mut links, base) = before(known, value, added, length)?;
         links.push(link);
         Some((links, base))
     };
     let node = &known.flat.nodes[index];
     if let Some(real) = known.real(value).filter(|_| added) {
-        let before = known.quantised(real.codes).filter(|_| known.only_user(real.codes).is_some())?;
-        let (mut links, base) = chain(known, before.before, true, length)?;
+        let quantised = known.quantised(real.codes).filter(|_| known.is_private(value, real.codes))?;
         let ((zero, scale), (low, high)) = (real.uniform()?, range_of(known.dtype(real.codes))?);
+        let same = zero == quantised.zero;
+        let (mut links, base) = before(known, quantised.before, true, length).filter(|_| same)?;
         links.push(Link::Requantised { low: low - zero, high: high - zero, scale });
-        return (zero == before.zero).then_some((links, base));
+        return Some((links, base));
     }
     let func = match &node.work {
         Work::Op(Op::Convert(DType::F32)) if known.dtype(node.operands[0]) == DType::I32 => {
-            return chain(known, node.operands[0], added, length);
+            return before(known, node.operands[0], added, length);
         }
         Work::Op(Op::Binary(func)) => *func,
         _ => return None,
@@ -190,7 +196,7 @@ fn with_residual(known: &Known, values: [ValueIndex; 2], length: usize) -> Optio
     [values, [values[1], values[0]]].into_iter().find_map(|[x, other]| {
         let real = known.real(other)?;
         let (low, _) = range_of(known.dtype(real.codes))?;
-        let (mut links, base) = chain(known, x, true, length)?;
+        let (mut links, base) = before(known, x, true, length)?;
         links.push(Link::Residual(real, low));
         Some((links, base))
     })

@@ -107,6 +107,19 @@ impl Known<'_> {
         (!self.is_result[value]).then_some(user)
     }
 
+    /// Whether a value, the codes it is made of and all between have one user.
+    pub fn is_private(&self, value: ValueIndex, codes: ValueIndex) -> bool {
+        let mut value = value;
+        while value != codes && self.only_user(value).is_some() {
+            let operands = self.maker(value).map_or(&[][..], |node| &node.operands);
+            let Some(&next) = operands.iter().find(|&&operand| !self.is_constant(operand)) else {
+                return false;
+            };
+            value = next;
+        }
+        value == codes && self.only_user(codes).is_some()
+    }
+
     pub fn unary(&self, value: ValueIndex, func: UnaryFn) -> Option<ValueIndex> {
         let node = self.maker(value)?;
         matches!(&node.work, Work::Op(Op::Unary(found)) if *found == func).then(|| node.operands[0])

@@ -1,6 +1,7 @@
 //! Quantised networks: convolutions and products of bytes with all that follows them as one node each, images with their
 //! channels last. `known.rs` says what values are, `chain.rs` which nodes make a product, `commute.rs` moves what can work
-//! on codes in front of reals, `layout.rs` rewrites, `emit.rs` makes steps.
+//! on codes in front of reals, `share.rs` gives each reader
+//! its own reals, `layout.rs` rewrites, `emit.rs` makes steps.
 //!
 //! Before: any flat function. After: one with the same results; `chain.rs` says which may differ, and by how much. Cost:
 //! linear in the nodes.
@@ -10,6 +11,7 @@ mod commute;
 mod emit;
 mod known;
 mod layout;
+mod share;
 
 use crate::flat::Flat;
 use crate::kernel::bytes::{Output, Residual};
@@ -40,7 +42,7 @@ pub fn bytes(flat: Flat) -> Flat {
     if !of_bytes {
         return flat;
     }
-    let flat = commute::commute(flat);
+    let flat = share::reals_for_each(commute::commute(flat));
     let products = chain::products(&Known::of(&flat));
     if products.is_empty() { flat } else { layout::channels_last(flat, products) }
 }
