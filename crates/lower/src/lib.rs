@@ -19,6 +19,7 @@ mod prepare;
 mod residues;
 mod rewrite;
 mod rooms;
+mod share;
 mod softmax;
 mod sparse;
 mod stages;
@@ -97,7 +98,7 @@ pub struct Compiled {
 }
 
 /// How often what does not fit is planned anew, with less memory for the operations in whose time it lacks.
-const ATTEMPTS: usize = 4;
+const ATTEMPTS: u64 = 4;
 
 /// Compiles the function named `main`. Every unsupported operation is reported in one error. What does not fit, but
 /// would with less memory for some operations, is planned so.
@@ -119,9 +120,9 @@ pub fn compile_in_passes(
     let mut planning = Planning::default();
     let first = compile_planned(&module, machine, options, &mut planning, &pass)?;
     let mut last = None;
-    for _ in 0..ATTEMPTS {
+    for attempt in 1..=ATTEMPTS {
         let compiled = last.as_ref().unwrap_or(&first);
-        if compiled.fit.fits || !rooms::tighten(&mut planning.rooms, compiled, &machine.chip.sram) {
+        if compiled.fit.fits || !rooms::tighten(&mut planning.rooms, compiled, &machine.chip.sram, attempt) {
             break;
         }
         last = Some(compile_planned(&module, machine, options, &mut planning, &pass)?);
@@ -141,8 +142,9 @@ fn compile_planned(
     pass("compiling: planning layouts and methods");
     let plan = planning.plan(module, &working, options);
     pass("compiling: emitting the tile program");
-    let emitted = emit(module, &plan, machine, options);
+    let mut emitted = emit(module, &plan, machine, options);
     check_kernels(&emitted.program)?;
+    share::share_code(&mut emitted, &machine.chip);
     pass("compiling: placing variables");
     let placed = place(&emitted.program, machine);
     let fit = fit(&emitted.program, machine, &placed, Origin::Model);

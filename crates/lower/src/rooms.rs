@@ -10,14 +10,14 @@ use pando_graph::{Func, Module, Node, Op};
 use pando_machine::Sram;
 use pando_tile::Step;
 use pando_tile::liveness::points;
-use pando_tile::memory::{extents, memory_over_time};
+use pando_tile::memory::memory_over_time;
 use rustc_hash::FxHashMap;
 
 /// What is left for an operation when hardly anything is: 5 % of a tile, below which the documentation advises against
 /// (poplar.md section 3.3).
 const LEAST_SHARE: u64 = 20;
-/// Gaps between addresses are not known before placement: each time this much more of a tile is left for them.
-const GAP_SHARE: u64 = 64;
+/// Gaps between addresses are not known before placement: with each attempt this much more of a tile is left for them.
+const GAP_SHARE: u64 = 32;
 
 /// Bytes for the temporaries of a product, by [`kind`].
 pub type Rooms = FxHashMap<String, u64>;
@@ -30,21 +30,23 @@ pub fn kind(func: &Func, node: &Node) -> Option<String> {
 }
 
 /// Less room for the products that run when a tile has too little, by what it lacks; whether there is any such product.
-pub fn tighten(rooms: &mut Rooms, compiled: &Compiled, sram: &Sram) -> bool {
+/// Attempts count from 1.
+pub fn tighten(rooms: &mut Rooms, compiled: &Compiled, sram: &Sram, attempt: u64) -> bool {
     let program = &compiled.emitted.program;
     let fixed = compiled.placed.fixed.total();
     let peaks = memory_over_time(program, &compiled.placed.live, &fixed).peaks;
     let highest = peaks.iter().map(|peak| peak.0).max().unwrap_or(0);
-    let extents = extents(program, &compiled.placed.live, &compiled.placed.placement, &fixed, sram);
-    let lacks = extents.iter().map(|extent| extent.over(sram).0 + extent.over(sram).1).max().unwrap_or(0);
-    let within = highest.saturating_sub(lacks + sram.bytes_per_tile / GAP_SHARE);
+    // What adds up but does not fit has gaps.
+    let gap = sram.bytes_per_tile / GAP_SHARE;
+    let within = (sram.bytes_per_tile - gap * attempt).min(highest.saturating_sub(gap));
     let taken = taken(&compiled.module, &compiled.plan);
     let least = sram.bytes_per_tile / LEAST_SHARE;
     let mut tightened = false;
     for (kind, peak) in peaks_by_kind(compiled, &peaks) {
         let Some(&bytes) = taken.get(&kind) else { continue };
         let room = bytes.saturating_sub(peak.saturating_sub(within)).max(least);
-        if peak > within && room < bytes {
+        let before = rooms.get(&kind).copied().unwrap_or(u64::MAX);
+        if peak > within && room < bytes.min(before) {
             rooms.insert(kind, room);
             tightened = true;
         }

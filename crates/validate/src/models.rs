@@ -8,10 +8,11 @@ use pando_lower::{Options, Precision, buckets_for, with_precision};
 use pando_machine::Machine;
 
 /// Templates; see `data/README.md`.
-const PROGRAMS: [(&str, &str); 16] = [
+const PROGRAMS: [(&str, &str); 17] = [
     ("addition.tile", include_str!("../data/programs/addition.tile")),
     ("blur-pass.tile", include_str!("../data/programs/blur-pass.tile")),
     ("blur.tile", include_str!("../data/programs/blur.tile")),
+    ("cast.tile", include_str!("../data/programs/cast.tile")),
     ("copy.tile", include_str!("../data/programs/copy.tile")),
     ("dense.graph", include_str!("../data/programs/dense.graph")),
     ("dense-f8.graph", include_str!("../data/programs/dense-f8.graph")),
@@ -38,18 +39,18 @@ const FOLDED_RESNET: &str = "resnet50-folded?batch=";
 /// A product with a sparse matrix whose blocks are operands, in buckets.
 const DYNAMIC_SPARSE: &str = "sparse-dynamic?";
 
-/// A model in f16: a built-in one, as `zoo:NAME?OPTION=VALUE` spells it, `resnet50-folded` or `sparse-dynamic`.
-pub fn model(spec: &str, machine: &Machine, options: &Options) -> Result<Module> {
+/// A model in a precision: a built-in one, as `zoo:NAME?OPTION=VALUE` spells it, `resnet50-folded` or `sparse-dynamic`.
+pub fn model(spec: &str, precision: Precision, machine: &Machine, options: &Options) -> Result<Module> {
     if let Some(sizes) = spec.strip_prefix(DYNAMIC_SPARSE) {
         return dynamic_sparse(spec, sizes, machine, options);
     }
     if let Some(batch) = spec.strip_prefix(FOLDED_RESNET) {
         let batch =
             batch.parse().map_err(|_| errors::bad_series("data", spec, "the batch is not a number"))?;
-        return resnet50(batch);
+        return Ok(with_precision(resnet50(batch)?, precision));
     }
     let (name, options) = pando_zoo::parse(spec)?;
-    Ok(with_precision(pando_zoo::build(name, &options)?, Precision::F16))
+    Ok(with_precision(pando_zoo::build(name, &options)?, precision))
 }
 
 /// `[batch, features]` times a square matrix with so many blocks in each row of blocks.

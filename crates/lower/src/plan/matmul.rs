@@ -193,7 +193,7 @@ impl Planner<'_> {
     /// Where a product's sums lie, or, if several tiles have parts of them, what they add up to.
     pub(super) fn set_product(&mut self, out: ValueId, own: Layout, complete: bool) {
         // In whole units, so that sums are added in whole vectors.
-        let sharing = Sharing { ratio: (5, 4), fine: false };
+        let sharing = Sharing { ratio: (5, 4), fine: false, evenly: false };
         let home = if complete {
             own
         } else {

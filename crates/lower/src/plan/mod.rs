@@ -49,7 +49,7 @@ pub(crate) use sparse::{COLUMNS, Sizes};
 pub(crate) use window::{gradient_sources, window_gradient_kernel, window_kernel, window_source};
 
 use crate::Options;
-use crate::layouts::{balanced, flat, normalize, without_copies};
+use crate::layouts::{balanced, evenly, flat, normalize, without_copies};
 use crate::rooms::Rooms;
 use pando_base::{DType, IdSet, Result, Shape, SideTable};
 use pando_graph::{Func, Module, Node, NodeId, Op, ReduceWindow, ValueDef, ValueId};
@@ -158,7 +158,7 @@ pub(crate) struct Planner<'a> {
     slice_of: Option<u64>,
 }
 
-impl Planner<'_> {
+impl<'a> Planner<'a> {
     fn nodes(&mut self) {
         for (id, node) in self.func.nodes.iter() {
             let method = self.node(id, node);
@@ -247,10 +247,19 @@ impl Planner<'_> {
             without_copies(&wanted, &shape)
         } else if partition && wanted.copies() >= MANY_COPIES {
             // Who sends most takes longest.
-            self.shared_out_by(&wanted, value, Sharing { ratio: (9, 8), fine: true })
+            let evenly = self.is_tight();
+            let ratio = if evenly { (33, 32) } else { (9, 8) };
+            self.shared_out_by(&wanted, value, Sharing { ratio, fine: true, evenly })
+        } else if self.is_tight() {
+            evenly(&shape, self.dtype(value), self.tiles(), self.options.min_tile_bytes)
         } else {
             self.balanced(&shape, self.dtype(value))
         }
+    }
+
+    /// Whether memory is what is short: what lies somewhere for good lies evenly, without copies.
+    fn is_tight(&self) -> bool {
+        !self.rooms.is_empty()
     }
 
     /// The first layout of a value; that of its family if there is one.
@@ -260,21 +269,25 @@ impl Planner<'_> {
     }
 
     /// Copies of a block up to this size cost less to keep than to send each time: the message alone
-    /// (hundreds of cycles of sync and set-up) outweighs some hundred bytes.
+    /// (hundreds of cycles of sync and set-up) outweighs some hundred bytes, unless memory is what is short.
     fn small_block(&self, layout: &Layout, value: ValueId) -> bool {
-        const SMALL_BYTES: u64 = 1024;
+        const SMALL_BYTES: [u64; 2] = [1024, 64];
+        let small_bytes = SMALL_BYTES[usize::from(self.is_tight())];
         let shape = self.shape(value);
         let classes = layout.grid.classes([(layout.region.as_slice(), &*shape)].into_iter());
         let largest =
             classes.iter().map(|c| layout.block(&shape, &c.representative()).volume()).max().unwrap_or(0);
-        largest * self.dtype(value).size_bytes() <= SMALL_BYTES
+        largest * self.dtype(value).size_bytes() <= small_bytes
     }
 
     /// The planned layout; a value without one yet gets a balanced partition.
     pub fn settled(&mut self, value: ValueId) -> Layout {
         if self.plan.layouts[value].is_none() {
             let layout = self.balanced(&self.shape(value), self.dtype(value));
-            self.lay_out(value, layout);
+            match self.repetition(value) {
+                Some(_) => self.repeat_where(value, &layout),
+                None => self.lay_out(value, layout),
+            }
         }
         self.plan.layouts[value].clone().expect("just set")
     }
@@ -295,11 +308,22 @@ impl Planner<'_> {
         let family = self.families.layout(result).cloned();
         let layout = match family.map(Ok).unwrap_or_else(|| Err(self.most_spread(&node.operands))) {
             Ok(layout) => layout,
-            Err(Some(value)) => without_copies(&self.settled(value), &shape),
+            Err(Some(value)) => {
+                let (lies, even) = (self.settled(value), self.balanced(&shape, self.dtype(result)));
+                let lies = without_copies(&lies, &shape);
+                // What is repeated may as well be on more tiles.
+                let repeats = node.operands.iter().any(|&operand| self.repetition(operand).is_some());
+                if repeats && lies.grid.len() * 4 < even.grid.len() * 3 { even } else { lies }
+            }
             Err(None) => self.balanced(&shape, self.dtype(result)),
         };
         let layout = self.family_layout(result, layout);
-        node.operands.iter().for_each(|&operand| self.want(operand, &layout));
+        for &operand in &node.operands {
+            if self.repetition(operand).is_some() && self.is_open(operand) {
+                self.repeat_where(operand, &layout);
+            }
+            self.want(operand, &layout);
+        }
         self.set(node, layout);
         Method::Direct
     }
@@ -320,12 +344,15 @@ impl Planner<'_> {
         let shape = self.shape(value);
         let layout = match self.families.layout(value).cloned().or_else(|| self.hint(value)) {
             Some(layout) => layout,
+            // The function of which it is an operand decides when it comes.
+            None if matches!(node.op, Op::Broadcast { .. }) && self.meets_others(value) => {
+                return Method::Direct;
+            }
             None => self.balanced(&shape, self.dtype(value)),
         };
-        if let Op::Broadcast { axes, .. } = &node.op {
-            let operand = node.operands[0];
-            let source = crate::layouts::project(&layout, &self.shape(operand), axes);
-            self.want(operand, &source);
+        if let Op::Broadcast { .. } = &node.op {
+            self.repeat_where(value, &layout);
+            return Method::Direct;
         }
         if let Op::Random { .. } = &node.op {
             self.want(node.operands[0], &everywhere(&layout, &self.shape(node.operands[0])));
@@ -337,6 +364,34 @@ impl Planner<'_> {
         Method::Direct
     }
 
+    /// Whether the first user is a function of other values, too.
+    fn meets_others(&self, value: ValueId) -> bool {
+        let user = self.users[value].first().map(|&user| &self.func.nodes[user]);
+        user.is_some_and(|user| {
+            user.op.is_elementwise()
+                && user.operands.iter().any(|&operand| operand != value && self.repetition(operand).is_none())
+        })
+    }
+
+    /// What a value repeats, and along which dimensions that lies.
+    fn repetition(&self, value: ValueId) -> Option<(ValueId, &'a [usize])> {
+        let func: &'a Func = self.func;
+        let ValueDef::Node(node, _) = func.values[value].def else { return None };
+        match &func.nodes[node] {
+            Node { op: Op::Broadcast { axes, .. }, operands, .. } => Some((operands[0], axes)),
+            _ => None,
+        }
+    }
+
+    /// Lays out a repetition and, if that lies nowhere yet, what is repeated.
+    fn repeat_where(&mut self, value: ValueId, layout: &Layout) {
+        let (operand, axes) = self.repetition(value).expect("only asked of repetitions");
+        let source = crate::layouts::project(layout, &self.shape(operand), axes);
+        self.want(operand, &source);
+        self.settled(operand);
+        self.set_value(value, layout.clone());
+    }
+
     fn hint(&self, value: ValueId) -> Option<Layout> {
         let user = &self.func.nodes[*self.users[value].first()?];
         let elementwise = user.op.is_elementwise() && user.operands.len() > 1;
@@ -344,13 +399,16 @@ impl Planner<'_> {
         elementwise.then(|| without_copies(planned, &self.shape(value)))
     }
 
-    /// Of the values that have a layout the first one with the most parts.
+    /// Of the values that have a layout the first one with the most parts. A repetition can be had anywhere.
     fn most_spread(&self, values: &[ValueId]) -> Option<ValueId> {
         let parts = |value: ValueId| {
             let layout = self.plan.layouts[value].as_ref()?;
             Some(layout.grid.len() / layout.copies().max(1))
         };
-        let planned = values.iter().filter_map(|&value| Some((parts(value)?, value)));
+        let repeats = |value: ValueId| self.repetition(value).is_some();
+        let all_repeat = values.iter().all(|&value| repeats(value) || self.is_open(value));
+        let values = values.iter().copied().filter(|&value| all_repeat || !repeats(value));
+        let planned = values.filter_map(|value| Some((parts(value)?, value)));
         planned
             .fold(None, |best, next| best.filter(|(most, _)| *most >= next.0).or(Some(next)))
             .map(|(_, value)| value)

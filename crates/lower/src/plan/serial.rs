@@ -7,8 +7,8 @@
 //! product is. Operands that are cut lie so that each tile takes its part of a slice from what it has.
 
 use super::matmul::DotDims;
-use super::{Cost, Method, Plan, Planner, matrix_rate, superstep_cycles};
-use crate::layouts::{balanced, normalize, without_copies};
+use super::{Cost, Method, Plan, Planner, superstep_cycles};
+use crate::layouts::{evenly, normalize, without_copies};
 use crate::rooms;
 use pando_base::{DType, Shape};
 use pando_graph::{Func, Node, NodeId, Op, TensorType, ValueId, infer, known_dims};
@@ -178,26 +178,29 @@ impl Planner<'_> {
         room.unwrap_or(u64::MAX).min(self.temporary_bytes())
     }
 
-    /// Along one dimension, the fewest slices within the memory bound; the most if there are none.
+    /// Along one dimension, the fewest slices within the memory bound or the next more, whichever takes less time; those
+    /// with the least memory if there are none.
     fn first_within(&mut self, node: &Node, ways: &[Cut]) -> Option<(Rank, Cut)> {
-        let bound = self.room(node);
         let (mut low, mut high) = (0, ways.len());
-        let mut found = None;
+        let mut ranks: Vec<(Rank, Cut)> = Vec::new();
         while low < high {
             let middle = (low + high) / 2;
-            let rank = self
-                .serial_plan(node, ways[middle])
-                .map(|plan| (plan.temporary_bytes.saturating_sub(bound), plan.cycles));
+            let rank = self.rank(node, ways[middle]);
+            ranks.extend(rank.map(|rank| (rank, ways[middle])));
             match rank {
-                Some(rank) if rank.0 == 0 => (high, found) = (middle, Some((rank, ways[middle]))),
-                _ => {
-                    let better = rank.filter(|rank| found.is_none_or(|(best, _): (Rank, Cut)| *rank < best));
-                    found = better.map(|rank| (rank, ways[middle])).or(found);
-                    low = middle + 1;
-                }
+                Some((0, _)) => high = middle,
+                _ => low = middle + 1,
             }
         }
-        found
+        if let Some(&more) = ways.get(low + 1) {
+            ranks.extend(self.rank(node, more).map(|rank| (rank, more)));
+        }
+        ranks.into_iter().min_by_key(|(rank, _)| *rank)
+    }
+
+    fn rank(&mut self, node: &Node, cut: Cut) -> Option<Rank> {
+        let room = self.room(node);
+        self.serial_plan(node, cut).map(|plan| (plan.temporary_bytes.saturating_sub(room), plan.cycles))
     }
 
     /// Ways to cut a product: for each dimension that can be, by rising number of slices.
@@ -216,30 +219,38 @@ impl Planner<'_> {
     }
 
     fn counts(&self, node: &Node, name: &'static str, dims: [Option<usize>; 3]) -> Vec<Cut> {
-        let dtype = self.dtype(node.operands[0]);
-        let rate = matrix_rate(&self.machine.chip, dtype);
-        let grain = match dims {
-            [_, _, None] => rate.map_or(1, |rate| rate.weights_per_unit),
-            [None, ..] => rate.map_or(1, |rate| rate.conv_units),
-            _ => 1,
-        };
         let values = node.operands.iter().chain(&node.results);
         let cut = || values.clone().zip(dims).filter_map(|(&value, dim)| Some((value, dim?)));
         let Some((value, dim)) = cut().next() else { return Vec::new() };
         let size = self.shape(value)[dim];
-        // No word is shared by two slices where elements are neighbours.
-        let is_last = cut().any(|(value, dim)| dim + 1 == self.shape(value).rank());
-        let access = if is_last { (4 / dtype.size_bytes()).max(1) } else { 1 };
+        // Where elements are neighbours, whole accesses stay together; the smaller chunks are, the more tiles have some.
+        let access = |(value, dim): (ValueId, usize)| {
+            let is_last = dim + 1 == self.shape(value).rank();
+            if is_last { (8 / self.dtype(value).size_bytes()).max(1) } else { 1 }
+        };
+        let wanted = cut().map(access).max().unwrap_or(1);
         (2..=MOST_SLICES.min(size))
             .filter(|slices| size.is_multiple_of(*slices))
-            .map(|slices| Cut { name, dims, slices, chunk: common_divisor(size / slices, grain.max(access)) })
-            .filter(|cut| cut.chunk.is_multiple_of(access))
+            .map(|slices| Cut { name, dims, slices, chunk: common_divisor(size / slices, wanted) })
+            .filter(|cut| cut.chunk * 2 >= wanted)
             .collect()
     }
 
     /// Plans a slice and what is around it; nothing if its result would not be whole chunks on each tile.
     fn serial_plan(&mut self, node: &Node, cut: Cut) -> Option<SerialPlan> {
         let room = self.room(node);
+        let (serial, slice_bytes) = self.planned_within(node, cut, room)?;
+        if serial.temporary_bytes <= room {
+            return Some(serial);
+        }
+        // What is around the slice takes its part.
+        let around = serial.temporary_bytes - slice_bytes;
+        let (again, _) = self.planned_within(node, cut, room.saturating_sub(around))?;
+        Some(if again.temporary_bytes < serial.temporary_bytes { again } else { serial })
+    }
+
+    /// With so many bytes for the slice; and how many that takes.
+    fn planned_within(&mut self, node: &Node, cut: Cut, room: u64) -> Option<(SerialPlan, u64)> {
         let func = self.slice_func(node, &cut);
         let homes: Vec<Option<Layout>> =
             (0..2).map(|at| self.home_for_slices(node.operands[at], at, &cut)).collect();
@@ -266,7 +277,7 @@ impl Planner<'_> {
         };
         let mut serial = self.around(node, cut, func, plan, homes, used, is_complete)?;
         self.price(node, cost, &mut serial);
-        Some(serial)
+        Some((serial, cost.temporary_bytes))
     }
 
     /// Where operands and result lie around the loop.
@@ -283,10 +294,7 @@ impl Planner<'_> {
         let mut operands = used;
         for (at, home) in homes.into_iter().enumerate().filter(|&(at, _)| cut.dims[at].is_some()) {
             let planned = plan.layouts[func.params[at]].clone().expect("every value is planned");
-            let whole = home.unwrap_or_else(|| match cut.suits(at, &planned) {
-                true => cut.whole_of(at, &planned),
-                false => self.in_rounds(node.operands[at], at, &cut),
-            });
+            let whole = home.unwrap_or_else(|| self.evenly(node.operands[at], at, &cut, &planned));
             let whole = normalize(&whole, &self.shape(node.operands[at]));
             plan.layouts[func.params[at]] = cut.slice_of(at, &whole);
             operands[at] = whole;
@@ -396,6 +404,16 @@ impl Planner<'_> {
         }
     }
 
+    /// Where an operand lies as a whole whose slices would best lie so: there, if that is about even, since it lies there
+    /// for good.
+    fn evenly(&self, operand: ValueId, at: usize, cut: &Cut, slice: &Layout) -> Layout {
+        let even = self.in_rounds(operand, at, cut);
+        let shape = self.shape(operand);
+        let largest = |layout: &Layout| Self::largest_lens(layout, &shape).iter().product::<u64>();
+        let whole = cut.suits(at, slice).then(|| cut.whole_of(at, slice));
+        whole.filter(|whole| largest(whole) * 32 <= largest(&even) * 33).unwrap_or(even)
+    }
+
     pub(super) fn lies(&self, value: ValueId) -> Option<Layout> {
         self.plan.layouts[value].clone().or_else(|| self.families.layout(value).cloned())
     }
@@ -403,11 +421,11 @@ impl Planner<'_> {
     /// A balanced partition in which every tile has whole rounds of chunks.
     fn in_rounds(&self, value: ValueId, at: usize, cut: &Cut) -> Layout {
         let mut shape = self.shape(value);
-        let Some(dim) = cut.dims[at] else { return balanced(&shape, self.dtype(value), self.tiles(), 1) };
+        let Some(dim) = cut.dims[at] else { return evenly(&shape, self.dtype(value), self.tiles(), 1) };
         let round = cut.chunk * cut.slices;
         shape[dim] /= round;
         let min_bytes = (self.options.min_tile_bytes / round).max(1);
-        let mut layout = balanced(&shape, self.dtype(value), self.tiles(), min_bytes);
+        let mut layout = evenly(&shape, self.dtype(value), self.tiles(), min_bytes);
         layout.region[dim] = match layout.region[dim] {
             Span::Fixed { end, .. } => Span::full(end * round),
             Span::Part(part) => {
