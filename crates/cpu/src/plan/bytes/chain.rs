@@ -130,12 +130,12 @@ fn quantised(known: &Known, codes: ValueIndex) -> Option<Product> {
 /// A product whose result nobody quantises, with what follows as far as one user reads it.
 fn unquantised(known: &Known, index: usize) -> Option<(usize, Product)> {
     let base = base(known, index)?;
-    let Some(_) = base.scale else {
+    if base.scale.is_none() {
         // Dots have kernels of their own for that.
         base.conv.as_ref()?;
         let product = Product { output: Output::I32, ..apply(base, Vec::new())? };
         return Some((index, product));
-    };
+    }
     let (mut root, mut best) = (index, apply(base, Vec::new())?);
     while let Some(user) = known.only_user(known.flat.nodes[root].results[0]) {
         let &[result] = known.flat.nodes[user].results.as_slice() else { break };
