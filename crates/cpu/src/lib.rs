@@ -20,6 +20,12 @@
 //! as sums of bf16 where that is exact enough for the precision asked for, and faster. What quantised models subtract
 //! before they multiply is subtracted from the product (`plan/quantised.rs`).
 //!
+//! Quantised networks (`plan/bytes`) stay bytes from layer to layer, channels last: convolutions and products of u8 and i8
+//! with sums in i32 (`kernel/bytes`), scaled, bounded, added to and rounded before they leave the registers, whether the
+//! model says so (QLinearConv) or has f32 operators between dequantising and quantising. What picks or moves elements
+//! works on codes, functions of one byte are tables (`plan/tables.rs`). ResNet-50 takes 22 ms an image on the same core,
+//! where the multiply-adds alone take 18.
+//!
 //! Convolutions of f32 images have a layout of their own: channels in blocks of 16, the lanes of a register
 //! (`plan/layout.rs`), through chains of convolutions, pools, sums and activations, with copies only where
 //! other ops come in. Kernels are direct (`kernel/conv.rs`), or Winograd's where that is faster and as exact
