@@ -28,6 +28,16 @@ pub fn part_counts(units: u64, most: u64) -> Vec<u64> {
 /// fewest tiles. Blocks below `min_bytes` count as `min_bytes`. Rows stay whole if that makes the largest block
 /// little larger: who reads rows then gets them in few messages.
 pub fn balanced(shape: &Shape, dtype: DType, tiles: u32, min_bytes: u64) -> Layout {
+    partition(shape, dtype, tiles, min_bytes, (5, 4))
+}
+
+/// As [`balanced`], with whole rows only if that costs hardly any memory.
+pub fn evenly(shape: &Shape, dtype: DType, tiles: u32, min_bytes: u64) -> Layout {
+    partition(shape, dtype, tiles, min_bytes, (65, 64))
+}
+
+/// `larger` says how much larger whole rows may make the largest block.
+fn partition(shape: &Shape, dtype: DType, tiles: u32, min_bytes: u64, larger: (u64, u64)) -> Layout {
     let grains = grains(shape, dtype);
     let floor = (min_bytes / dtype.size_bytes()).max(1);
     let best = |grains: &[u64]| {
@@ -41,7 +51,7 @@ pub fn balanced(shape: &Shape, dtype: DType, tiles: u32, min_bytes: u64) -> Layo
         *grain = size.max(1);
     }
     let rows = best(&whole_rows);
-    let parts = if rows.0 * 4 <= block * 5 { rows.2 } else { parts };
+    let parts = if rows.0 * larger.1 <= block * larger.0 { rows.2 } else { parts };
     split(shape, &grains, &parts)
 }
 

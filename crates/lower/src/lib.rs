@@ -15,6 +15,9 @@ mod plan;
 mod precision;
 mod prepare;
 mod rewrite;
+mod rooms;
+mod share;
+mod softmax;
 mod sparse;
 mod stages;
 
@@ -32,6 +35,7 @@ use pando_base::Result;
 use pando_graph::{Module, Op};
 use pando_machine::Machine;
 use pando_profile::Fit;
+use plan::Planning;
 
 /// What a user may choose.
 #[derive(Clone, Debug)]
@@ -89,14 +93,11 @@ pub struct Compiled {
     pub fit: Fit,
 }
 
-/// Where operations may take all that the options allow and the whole does not fit, they get this share of it.
-///
-/// Assumption: a twentieth is 19 KiB of a Mk2's tile at the default; the documentation advises against less than 5 %
-/// of a tile for a single operation (poplar.md section 3.3).
-const FRUGAL_SHARE: f64 = 0.05;
+/// How often what does not fit is planned anew, with less memory for the operations in whose time it lacks.
+const ATTEMPTS: u64 = 4;
 
 /// Compiles the function named `main`. Every unsupported operation is reported in one error. What does not fit, but
-/// would with less memory for operations, is planned so.
+/// would with less memory for some operations, is planned so.
 pub fn compile(module: &Module, machine: &Machine, options: &Options) -> Result<Compiled> {
     compile_in_passes(module, machine, options, |_| {})
 }
@@ -112,37 +113,34 @@ pub fn compile_in_passes(
     let mut module = prepare(module, machine, options)?;
     supported(&module)?;
     own_state(&mut module, &options.state);
-    let compiled = compile_planned(&module, machine, options, &pass)?;
-    if compiled.fit.fits || compiled.fit.over_bytes > temporaries(&compiled.emitted.program, &compiled.fit) {
-        return Ok(compiled);
+    let mut planning = Planning::default();
+    let first = compile_planned(&module, machine, options, &mut planning, &pass)?;
+    let mut last = None;
+    for attempt in 1..=ATTEMPTS {
+        let compiled = last.as_ref().unwrap_or(&first);
+        if compiled.fit.fits || !rooms::tighten(&mut planning.rooms, compiled, &machine.chip.sram, attempt) {
+            break;
+        }
+        last = Some(compile_planned(&module, machine, options, &mut planning, &pass)?);
     }
-    let proportion = options.available_memory_proportion * FRUGAL_SHARE;
-    let frugal = Options { available_memory_proportion: proportion, ..options.clone() };
-    let again = compile_planned(&module, machine, &frugal, &pass)?;
-    Ok(if again.fit.fits { again } else { compiled })
-}
-
-/// Bytes of temporaries among the largest variables of the fullest tile.
-fn temporaries(program: &pando_tile::Program, fit: &Fit) -> u64 {
-    let is_temporary = |name: &str| {
-        let mut vars = program.vars.values();
-        vars.any(|var| var.name == name && var.role == pando_tile::Role::Temp)
-    };
-    fit.largest.iter().filter(|used| is_temporary(&used.name)).map(|used| used.bytes).sum()
+    // What fits in no way is rather fast.
+    Ok(last.filter(|compiled| compiled.fit.fits).unwrap_or(first))
 }
 
 fn compile_planned(
     module: &Module,
     machine: &Machine,
     options: &Options,
+    planning: &mut Planning,
     pass: &impl Fn(&str),
 ) -> Result<Compiled> {
     let working = without_io_tiles(module, machine, options)?;
     pass("compiling: planning layouts and methods");
-    let plan = plan(module, &working, options)?;
+    let plan = planning.plan(module, &working, options);
     pass("compiling: emitting the tile program");
-    let emitted = emit(module, &plan, machine, options);
+    let mut emitted = emit(module, &plan, machine, options);
     check_kernels(&emitted.program)?;
+    share::share_code(&mut emitted, &machine.chip);
     pass("compiling: placing variables");
     let placed = place(&emitted.program, machine);
     let fit = fit(&emitted.program, machine, &placed, Origin::Model);

@@ -6,7 +6,8 @@
 //! bits at a time lies in the executable region, from its top down. So no variable's address depends on how much code
 //! there is, which in turn depends on which addresses are equal. What must be interleaved comes first, then constants,
 //! then everything else by liveness, each largest first, at the first address that is free of what it meets and in
-//! other memory elements than what is accessed in the same cycle.
+//! other memory elements than what is accessed in the same cycle. What takes a part in an exchange that another variable
+//! takes in one of the same form lies where that one does, if it can: such exchanges share code.
 
 use pando_machine::{Machine, Sram};
 use pando_tile::liveness::{Liveness, liveness};
@@ -66,14 +67,17 @@ pub fn place(program: &Program, machine: &Machine) -> Placed {
     let mut placement = Placement::default();
     let mut placed: Vec<(u64, Item)> = Vec::new();
     let mut known: FxHashMap<VarId, (u64, u64)> = FxHashMap::default();
+    let traffic = Traffic::new(program, &machine.chip);
+    let mut peers = Peers::new(program, &traffic);
     for item in items {
         let taken = taken(&placed, &item, &demands, &known, sram);
-        let address = address(&taken, &item, sram);
+        let like_a_peer = peers.addresses(item.var).find(|&at| is_free(&taken, at, &item, sram));
+        let address = like_a_peer.unwrap_or_else(|| address(&taken, &item, sram));
+        peers.add(item.var, address);
         placement.offset_bytes[item.var] = address;
         known.insert(item.var, (address, address + item.bytes));
         placed.push((address, item));
     }
-    let traffic = Traffic::new(program, &machine.chip);
     let fixed = fixed_memory(program, &machine.chip, &traffic, Some(&placement));
     let base_bytes = fixed.total().max().0.max(0) as u64;
     Placed { placement, live, fixed, base_bytes }
@@ -111,6 +115,57 @@ fn taken(
     taken.extend(partners.filter(|(begin, end)| begin < end).map(|&(begin, end)| elements(begin, end, sram)));
     taken.sort_unstable();
     taken
+}
+
+/// Variables that take the same part in exchanges of one form, and the addresses that they have so far.
+struct Peers {
+    groups_of: FxHashMap<VarId, Vec<u32>>,
+    addresses: Vec<Vec<u64>>,
+}
+
+impl Peers {
+    fn new(program: &Program, traffic: &Traffic) -> Self {
+        let mut peers = Peers { groups_of: FxHashMap::default(), addresses: Vec::new() };
+        for (_, ids) in traffic.forms().iter().filter(|(_, ids)| ids.len() > 1) {
+            let first = peers.addresses.len() as u32;
+            for &id in ids {
+                let copies = program.exchanges[id].copies.iter();
+                let vars = copies.flat_map(|copy| std::iter::once(&copy.src).chain(&copy.dsts));
+                for (part, &var) in vars.enumerate() {
+                    let groups = peers.groups_of.entry(var).or_default();
+                    let group = first + part as u32;
+                    if !groups.contains(&group) {
+                        groups.push(group);
+                    }
+                    let count = peers.addresses.len().max(group as usize + 1);
+                    peers.addresses.resize(count, Vec::new());
+                }
+            }
+        }
+        peers
+    }
+
+    /// Addresses of a variable's peers, those of its first part first.
+    fn addresses(&self, var: VarId) -> impl Iterator<Item = u64> {
+        let groups = self.groups_of.get(&var).into_iter().flatten();
+        groups.flat_map(|&group| self.addresses[group as usize].iter().copied())
+    }
+
+    fn add(&mut self, var: VarId, address: u64) {
+        for &group in self.groups_of.get(&var).into_iter().flatten() {
+            let known = &mut self.addresses[group as usize];
+            if !known.contains(&address) {
+                known.push(address);
+            }
+        }
+    }
+}
+
+/// Whether an item may lie at an address.
+fn is_free(taken: &[(u64, u64)], at: u64, item: &Item, sram: &Sram) -> bool {
+    let (begin, end) = (at, at + item.bytes);
+    let in_region = begin >= sram.interleaved_begin() || (!item.wide && end <= sram.interleaved_begin());
+    in_region && end <= sram.bytes_per_tile && taken.iter().all(|&(from, to)| end <= from || to <= begin)
 }
 
 /// All addresses of the memory elements that hold some.

@@ -1,8 +1,9 @@
 //! Operations in terms of simpler ones: padding between elements, convolutions over such or over cropped
-//! inputs, and functions of repeated elements, which are computed before they are repeated. In: a node of a
-//! valid module. Out: nodes whose lowering is known. Meaning is kept exactly.
+//! inputs, functions of repeated elements, which are computed before they are repeated, and softmax's division. In: a
+//! node of a valid module. Out: nodes whose lowering is known. Meaning is kept exactly, but for a rounding in softmax.
 
-use pando_base::{IdSet, Shape, SideTable};
+use crate::softmax::ends_softmax;
+use pando_base::{BinaryFn, IdSet, Shape, SideTable};
 use pando_graph::{
     Const, ConstData, Conv, Func, Module, Node, NodeId, Op, Pad, ValueDef, ValueId, infer, known_dims,
 };
@@ -17,6 +18,9 @@ pub fn simpler(module: &mut Module, node: &Node, operands: &[ValueId], target: &
             Some(writer.spread_out(pad, operands[0], operands[1]))
         }
         Op::Conv(conv) if !is_plain(conv) => Some(writer.plain_conv(conv, operands[0], operands[1])),
+        Op::Binary(BinaryFn::Div) if ends_softmax(writer.target, operands) => {
+            Some(writer.times_inverse(operands))
+        }
         op if op.is_elementwise() => writer.before_repeating(op, operands),
         _ => None,
     }
@@ -108,6 +112,19 @@ impl Writer<'_> {
         }
     }
 
+    /// Softmax as the vendor's library ends it: one inverse for a sum, a product for each element, which takes a tenth
+    /// of a division's cycles (docs/SDK_ONNX_PROFILE_ANALYSIS.md of osmarks/ipu-stack lists its steps).
+    fn times_inverse(&mut self, operands: &[ValueId]) -> ValueId {
+        let (sums, axes) = self.repeated(operands[1]).expect("a repeated sum");
+        let dims = |value: ValueId, target: &Func| target.ty(value).dims.clone();
+        let one = self.scalar(1.0, sums);
+        let (narrow, wide) = (dims(sums, self.target), dims(operands[0], self.target));
+        let ones = self.push(Op::Broadcast { dims: narrow, axes: Vec::new() }, &[one]);
+        let inverse = self.push(Op::Binary(BinaryFn::Div), &[ones, sums]);
+        let inverse = self.push(Op::Broadcast { dims: wide, axes }, &[inverse]);
+        self.push(Op::Binary(BinaryFn::Mul), &[operands[0], inverse])
+    }
+
     /// Each element gets a dimension of its own, in which the fillers after it stand. Those after the last one
     /// are cropped with the padding around.
     fn spread_out(&mut self, pad: &Pad, data: ValueId, filler: ValueId) -> ValueId {
@@ -131,12 +148,12 @@ impl Writer<'_> {
         self.push(Op::Pad(around), &[data, filler])
     }
 
-    fn zero(&mut self, like: ValueId) -> ValueId {
+    fn scalar(&mut self, number: f64, like: ValueId) -> ValueId {
         let dtype = self.target.ty(like).dtype;
-        let name = format!("zero.{}", self.module.consts.len());
-        let zero = Const { name, dtype, shape: Shape::scalar(), data: ConstData::Splat(0.0) };
-        let zero = Op::Constant(self.module.consts.push(zero));
-        self.push(zero, &[])
+        let name = format!("number.{}", self.module.consts.len());
+        let scalar = Const { name, dtype, shape: Shape::scalar(), data: ConstData::Splat(number) };
+        let scalar = Op::Constant(self.module.consts.push(scalar));
+        self.push(scalar, &[])
     }
 
     fn plain_conv(&mut self, conv: &Conv, input: ValueId, weights: ValueId) -> ValueId {
@@ -146,7 +163,7 @@ impl Writer<'_> {
         if let Some(dim) = (0..conv.strides.len()).find(|&dim| late(dim)) {
             return self.spread_after(conv, dim, input, weights);
         }
-        let zero = self.zero(input);
+        let zero = self.scalar(0.0, input);
         // Batch and channels are left alone.
         let crops = |&(low, _): &(i64, i64)| low < 0;
         let crop = |side: fn(&(i64, i64)) -> i64| -> Vec<i64> {
@@ -184,7 +201,7 @@ impl Writer<'_> {
         let (low, high) = conv.padding[dim];
         let mut interior = vec![0; rank];
         interior[dim + 2] = conv.input_dilation[dim] - 1;
-        let zero = self.zero(result);
+        let zero = self.scalar(0.0, result);
         self.spread_out(&Pad { low: only(low), high: only(high), interior }, result, zero)
     }
 }

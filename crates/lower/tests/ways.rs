@@ -12,9 +12,14 @@ use pando_tile::Step;
 
 /// Compiles a function, looks for `way` in its plan (in a line of its own), and compares values.
 fn check(text: &str, tiles: u32, way: &str) -> String {
+    check_within(text, tiles, Options::default().available_memory_proportion, way)
+}
+
+/// As [`check`], where an operation may take this share of a tile's memory.
+fn check_within(text: &str, tiles: u32, available_memory_proportion: f64, way: &str) -> String {
     let module = pando_graph::parse(text, "test").unwrap_or_else(|error| panic!("{error}"));
     let machine = common::spreading_machine(tiles);
-    let options = Options { min_tile_bytes: 1, ..Options::default() };
+    let options = Options { min_tile_bytes: 1, available_memory_proportion, ..Options::default() };
     let compiled = compile(&module, &machine, &options).unwrap_or_else(|error| panic!("{error}"));
     let plan = print_plan(&compiled.module, &compiled.plan);
     assert!(plan.lines().any(|line| line.contains(way)), "no '{way}' in\n{plan}");
@@ -138,6 +143,53 @@ func @main(%x: f16[16,24], %row: f16[24], %column: f16[16]) -> f16[16,24], f16[1
 }
 
 /// What follows a broadcast of few elements is computed on those; what nothing needs is not computed.
+/// However they are written: the builder's composites, `x / √2`, `x · (½ · …)`, a cube as a power.
+#[test]
+fn gelus_are_one_function() {
+    let erf = "%g = mul %x, %c : f32[40]\n  %e = erf %g : f32[40]";
+    let divided = "%g = div %x, %r : f32[40]\n  %e = erf %g : f32[40]";
+    let tanh = "%p = pow %x, %three : f32[40]
+  %q = mul %p, %small : f32[40]
+  %s = add %x, %q : f32[40]
+  %t = mul %s, %k : f32[40]
+  %e = tanh %t : f32[40]";
+    let halved = "%h = mul %x, %half : f32[40]\n  %y = mul %h, %o : f32[40]";
+    let last = "%h = mul %x, %o : f32[40]\n  %y = mul %half, %h : f32[40]";
+    let inner = "%h = mul %o, %half : f32[40]\n  %y = mul %x, %h : f32[40]";
+    for (smooth, end, name) in [
+        (erf, halved, "gelu"),
+        (erf, last, "gelu"),
+        (divided, inner, "gelu"),
+        (tanh, halved, "gelu_tanh"),
+        (tanh, last, "gelu_tanh"),
+    ] {
+        let numbers = [("c", 0.5f64.sqrt()), ("r", 2f64.sqrt()), ("three", 3.0), ("small", 0.044715)];
+        let numbers = numbers.into_iter().chain([("k", 0.7978845608028654), ("half", 0.5), ("one", 1.0)]);
+        let (consts, uses): (Vec<_>, Vec<_>) = numbers
+            .map(|(name, value)| {
+                let tensor = format!("const @{name}: f32[40] = splat({value})");
+                (tensor, format!("  %{name} = constant @{name} : f32[40]"))
+            })
+            .unzip();
+        let text = format!(
+            "{}\n\nfunc @main(%x: f32[40]) -> f32[40] {{\n{}
+  {smooth}
+  %o = add %e, %one : f32[40]
+  {end}
+  return %y
+}}",
+            consts.join("\n"),
+            uses.join("\n")
+        );
+        check(&text, 4, "%y = mul");
+        let module = pando_graph::parse(&text, "test").expect("it parses");
+        let machine = common::spreading_machine(4);
+        let compiled = compile(&module, &machine, &Options::default()).expect("it compiles");
+        let program = pando_tile::print(&compiled.emitted.program);
+        assert!(program.contains(&format!("map{{[0] {name}:f32[0]}}")), "{program}");
+    }
+}
+
 #[test]
 fn functions_run_before_their_operand_is_repeated() {
     let text = "const @eps: f32[] = splat(0.5)
@@ -213,6 +265,42 @@ fn grus_and_plain_cells_have_the_evaluators_values() {
     for cell in [Cell::Gru, Cell::Tanh, Cell::Relu] {
         check(&recurrent(cell), 16, "  view");
     }
+}
+
+/// What finds no room at once is computed in slices, in the dimension that suits the operands' sizes.
+#[test]
+fn products_without_room_are_loops_over_slices() {
+    // 624 KiB a tile; 3.1 KiB for an operation.
+    let within = |text: &str, way: &str| check_within(text, 8, 0.005, way);
+    let dot = |m: u64, k: u64, n: u64| {
+        format!(
+            "const @w: f16[{k},{n}] = uniform(seed=3, low=-1, high=1)
+func @main(%x: f16[{m},{k}]) -> f16[{m},{n}] {{
+  %w = constant @w : f16[{k},{n}]
+  %y = dot %x, %w contract=[1:0] : f16[{m},{n}]
+  return %y
+}}"
+        )
+    };
+    within(&dot(8, 4000, 8), "slices of inner");
+    within(&dot(8, 40, 1200), "slices of columns");
+    within(&dot(1200, 20, 8), "slices of rows");
+    let batch = "func @main(%x: f32[24,30,10], %y: f32[24,10,30]) -> f32[24,30,30] {
+  %z = dot %x, %y batch=[0:0] contract=[2:1] : f32[24,30,30]
+  return %z
+}";
+    within(batch, "slices of ");
+    let conv = |batch: u64, channels: u64, outputs: u64| {
+        format!(
+            "func @main(%x: f16[{batch},{channels},9,9], %w: f16[{outputs},{channels},3,3]) -> f16[{batch},{outputs},9,9] {{
+  %y = conv %x, %w padding=[1:1,1:1] : f16[{batch},{outputs},9,9]
+  return %y
+}}"
+        )
+    };
+    within(&conv(1, 480, 4), "slices of input channels");
+    within(&conv(1, 4, 480), "slices of output channels");
+    within(&conv(48, 4, 2), "slices of batch");
 }
 
 /// Three steps of a batch of two with three inputs and eight units.

@@ -7,12 +7,16 @@ use pando_graph::Module;
 use pando_lower::{Precision, with_precision};
 
 /// Templates; see `data/README.md`.
-const PROGRAMS: [(&str, &str); 13] = [
+const PROGRAMS: [(&str, &str); 17] = [
     ("addition.tile", include_str!("../data/programs/addition.tile")),
     ("blur-pass.tile", include_str!("../data/programs/blur-pass.tile")),
     ("blur.tile", include_str!("../data/programs/blur.tile")),
+    ("cast.tile", include_str!("../data/programs/cast.tile")),
     ("copy.tile", include_str!("../data/programs/copy.tile")),
     ("dense.graph", include_str!("../data/programs/dense.graph")),
+    ("dense-f8.graph", include_str!("../data/programs/dense-f8.graph")),
+    ("heads-f8.graph", include_str!("../data/programs/heads-f8.graph")),
+    ("heads.graph", include_str!("../data/programs/heads.graph")),
     ("heart.tile", include_str!("../data/programs/heart.tile")),
     ("heat2d.tile", include_str!("../data/programs/heat2d.tile")),
     ("heat3d.tile", include_str!("../data/programs/heat3d.tile")),
@@ -31,13 +35,13 @@ pub fn program(file: &str) -> Result<&'static str> {
 /// Inference models as they are exported: without normalisations of their own.
 const FOLDED_RESNET: &str = "resnet50-folded?batch=";
 
-/// A model in f16: a built-in one, as `zoo:NAME?OPTION=VALUE` spells it, or `resnet50-folded`.
-pub fn model(spec: &str) -> Result<Module> {
+/// A model in a precision: a built-in one, as `zoo:NAME?OPTION=VALUE` spells it, or `resnet50-folded`.
+pub fn model(spec: &str, precision: Precision) -> Result<Module> {
     if let Some(batch) = spec.strip_prefix(FOLDED_RESNET) {
         let batch =
             batch.parse().map_err(|_| errors::bad_series("data", spec, "the batch is not a number"))?;
-        return resnet50(batch);
+        return Ok(with_precision(resnet50(batch)?, precision));
     }
     let (name, options) = pando_zoo::parse(spec)?;
-    Ok(with_precision(pando_zoo::build(name, &options)?, Precision::F16))
+    Ok(with_precision(pando_zoo::build(name, &options)?, precision))
 }

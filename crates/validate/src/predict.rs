@@ -8,7 +8,7 @@ use crate::series::{Call, Code, Direction, Experiment, Kind, Measures, Point, Se
 use crate::{errors, models};
 use pando_base::{DType, Result};
 use pando_graph::Module;
-use pando_lower::Options;
+use pando_lower::{Options, Precision};
 use pando_machine::Machine;
 use pando_profile::{Step, StepKind};
 use pando_sim::Timeline;
@@ -112,8 +112,9 @@ fn predict(series: &Series, point: &Point, machine: &Machine) -> Result<Predicti
             work = work.or(Some(pando_lower::model_flops(&module) as f64));
             compiled(&module, machine, &options(partials, None), series.measures, &mut remark)?
         }
-        Experiment::Model { name, partials, call } => {
-            let module = models::model(&series.fill(name, point)?)?;
+        Experiment::Model { name, partials, narrow, call } => {
+            let precision = if *narrow { Precision::F8 } else { Precision::F16 };
+            let module = models::model(&series.fill(name, point)?, precision)?;
             compiled(&module, machine, &options(partials, *call), series.measures, &mut remark)?
         }
         Experiment::Host { direction, waiting } => {
@@ -175,6 +176,7 @@ fn part(measures: Measures, timeline: &Timeline, machine: &Machine) -> f64 {
     let chip = sum(&|step| step.cycles) - host;
     match measures {
         Measures::Compute => sum(&|step| step.parts.compute),
+        Measures::Longest => timeline.steps.iter().map(|step| step.parts.compute).max().unwrap_or(0) as f64,
         Measures::Exchange => sum(&|step| step.parts.exchange),
         Measures::Moving => sum(&|step| step.parts.exchange.saturating_sub(setup)),
         Measures::Sync => sum(&|step| step.parts.sync),

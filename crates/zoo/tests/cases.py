@@ -63,6 +63,12 @@ def vit():
     return "?batch=2", timm.create_model("vit_base_patch16_224", pretrained=False), images(2, 224)
 
 
+@case("siglip-so400m")
+def siglip():
+    module = timm.create_model("vit_so400m_patch14_siglip_384", pretrained=False, depth=2, img_size=112)
+    return "?batch=2&layers=2&image=112", module, images(2, 112)
+
+
 def bert_case(name, layers, hidden, heads, sequence):
     def make():
         config = BertConfig(

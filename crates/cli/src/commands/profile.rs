@@ -74,34 +74,25 @@ fn predict_model(
     let replicas = if args.train { 1 } else { options.replicas };
     let options = Options { replicas, ..options };
     progress.pass("compiling");
-    let start = Instant::now();
-    let (mut profile, differences, compile_s) = match &mut model {
+    let (predicted, trust) = match &mut model {
         Model::Graph(model) => {
             // Only a comparison needs the weights as they were.
             let module = if args.exact { model.module.clone() } else { std::mem::take(&mut model.module) };
-            prepared(module, &args.options)
-                .and_then(|module| profile_graph(model, module, machine, options, args, progress))
+            prepared(module, &args.options).and_then(|module| {
+                let trust = trust(&module, args.train)?;
+                Ok((profile_graph(model, module, machine, options, args, progress)?, trust))
+            })
         }
-        Model::Tile(program) => profile_tile(program, machine, args)
-            .map(|profile| (profile, Vec::new(), start.elapsed().as_secs_f64())),
+        Model::Tile(program) => profile_tile(program, machine, args).and_then(|predicted| {
+            Ok((predicted, pando_validate::trust(pando_validate::kind_of_program(program))?))
+        }),
     }
     .map_err(|error| error.with_file(&file))?;
-    profile.trust = match &model {
-        Model::Graph(_) if args.train => untried_training(),
-        Model::Graph(model) => pando_validate::trust(pando_validate::kind_of_graph(&model.module))?,
-        Model::Tile(program) => pando_validate::trust(pando_validate::kind_of_program(program))?,
-    };
-    // Every module's entry is called `main`; people know their model by its file.
-    if let (Model::Graph(_), Some(stem)) = (&model, args.model.model.file_stem()) {
-        profile.program = stem.to_string_lossy().into_owned();
-    }
-    // Their words are a model's options.
-    let suggestions = match &model {
-        Model::Graph(_) => suggestions(&profile, machine),
-        Model::Tile(_) => Vec::new(),
-    };
-    let machine = machine.clone();
-    Ok(Prediction { profile, machine, compile_s, differences, suggestions, inputs })
+    let prediction = Prediction::new(predicted, trust, machine, inputs);
+    Ok(match &model {
+        Model::Graph(_) => prediction.of_model(args),
+        Model::Tile(_) => prediction,
+    })
 }
 
 /// What a system would do with a program in memory. Of `state`, pairs of a parameter and the result that replaces it
@@ -111,28 +102,21 @@ pub fn predict_program(module: Module, state: Vec<(usize, usize)>, args: &Profil
     let machine = pando_machine::load(&args.options.system)?;
     let options = Options { state, ..lower_options(&args.options, &machine, args.num_stages())? };
     let module = prepared(module, &args.options)?;
-    let trust = match options.state.is_empty() {
-        true => pando_validate::trust(pando_validate::kind_of_graph(&module))?,
-        false => untried_training(),
-    };
+    let trust = trust(&module, !options.state.is_empty())?;
     let named = GraphModel { module: Module::default(), inputs: Vec::new(), outputs: Vec::new() };
-    let (mut profile, differences, compile_s) =
-        profile_graph(&named, module, &machine, options, args, &Progress::new())?;
-    profile.trust = trust;
-    if let Some(stem) = args.model.model.file_stem() {
-        profile.program = stem.to_string_lossy().into_owned();
+    let predicted = profile_graph(&named, module, &machine, options, args, &Progress::new())?;
+    Ok(Prediction::new(predicted, trust, &machine, Inputs::All).of_model(args))
+}
+
+/// What is known of predictions of models like this one, which is in the precision asked for.
+fn trust(module: &Module, train: bool) -> Result<Trust> {
+    match train {
+        true => Ok(Trust {
+            range: "training steps are not among the rows of `pando validate`".into(),
+            error: None,
+        }),
+        false => pando_validate::trust(pando_validate::kind_of_graph(module)),
     }
-    let suggestions = suggestions(&profile, &machine);
-    Ok(Prediction { profile, machine, compile_s, differences, suggestions, inputs: Inputs::All })
-}
-
-fn suggestions(profile: &Profile, machine: &Machine) -> Vec<Suggestion> {
-    let eight_bits = machine.chip.fastest_rate("f8").is_some();
-    pando_profile::reduce::suggestions(profile, eight_bits)
-}
-
-fn untried_training() -> Trust {
-    Trust { range: "training steps are not among the rows of `pando validate`".into(), error: None }
 }
 
 /// Options that belong to later parts of the project are refused, not ignored.
@@ -167,6 +151,8 @@ fn refuse_in_training(args: &ProfileArgs, train: bool) -> Result<()> {
 pub(super) type Difference = (String, f64);
 
 /// The prediction, the differences that were asked for, and the seconds that the prediction took.
+type Predicted = (Profile, Vec<Difference>, f64);
+
 fn profile_graph(
     model: &GraphModel,
     mut module: Module,
@@ -174,7 +160,7 @@ fn profile_graph(
     mut options: Options,
     args: &ProfileArgs,
     progress: &Progress,
-) -> Result<(Profile, Vec<Difference>, f64)> {
+) -> Result<Predicted> {
     let start = Instant::now();
     let items = items_per_run(&module).saturating_mul(options.iterations);
     let mut outputs = model.outputs.clone();
@@ -231,7 +217,8 @@ fn count_call(profile: &mut Profile, machine: &Machine, args: &ProfileArgs) {
     profile.host_io.call_cycles = pando_sim::call_cycles(machine);
 }
 
-fn profile_tile(program: &Program, machine: &Machine, args: &ProfileArgs) -> Result<Profile> {
+fn profile_tile(program: &Program, machine: &Machine, args: &ProfileArgs) -> Result<Predicted> {
+    let start = Instant::now();
     let options = &args.options;
     if options.precision.is_some()
         || !args.given.inputs.is_empty()
@@ -267,7 +254,7 @@ fn profile_tile(program: &Program, machine: &Machine, args: &ProfileArgs) -> Res
     if args.options.iterations.is_some() {
         count_call(&mut profile, machine, args);
     }
-    Ok(profile)
+    Ok((profile, Vec::new(), start.elapsed().as_secs_f64()))
 }
 
 /// Programs with races, foreign accesses or clashing exchanges have no meaning to run or to time.
@@ -376,6 +363,23 @@ pub(super) fn difference(actual: &Tensor, expected: &Tensor) -> f64 {
 }
 
 impl Prediction {
+    fn new(predicted: Predicted, trust: Trust, machine: &Machine, inputs: Inputs) -> Prediction {
+        let (mut profile, differences, compile_s) = predicted;
+        profile.trust = trust;
+        let machine = machine.clone();
+        Prediction { profile, machine, compile_s, differences, suggestions: Vec::new(), inputs }
+    }
+
+    /// Every module's entry is called `main`; people know their model by its file. What is suggested are a model's options.
+    fn of_model(mut self, args: &ProfileArgs) -> Prediction {
+        if let Some(stem) = args.model.model.file_stem() {
+            self.profile.program = stem.to_string_lossy().into_owned();
+        }
+        let eight_bits = self.machine.chip.fastest_rate("f8").is_some();
+        self.suggestions = pando_profile::reduce::suggestions(&self.profile, eight_bits);
+        self
+    }
+
     /// What speaks for each suggestion, untried.
     fn sentences(&self) -> Vec<String> {
         self.suggestions.iter().take(tries::SHOWN).map(Suggestion::sentence).collect()

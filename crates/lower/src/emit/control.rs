@@ -188,7 +188,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// The number of the iteration, from 0; every tile counts for itself.
-    fn counter(&mut self, node: &Node) -> VarId {
+    pub(super) fn counter(&mut self, node: &Node) -> VarId {
         let name = format!("{}.iteration", self.base_name(node.results[0]));
         let layout = self.all_tiles();
         let var = self.temp(&name, DType::I32, Shape::scalar(), &layout);
@@ -197,7 +197,7 @@ impl<'a> Emitter<'a> {
         var
     }
 
-    fn count_up(&mut self, counter: VarId, label: &str) {
+    pub(super) fn count_up(&mut self, counter: VarId, label: &str) {
         let operands = [counter, counter].map(|var| (var, Region::new())).to_vec();
         self.compute(label, Kernel::Count, &self.all_tiles().grid, operands);
     }

@@ -1,12 +1,34 @@
-//! One row of a table by its index, and one row's replacement, where the table lies.
+//! What is done where its operand lies: one row of a table by its index, one row's replacement, and elementwise
+//! functions of what nobody reads afterwards.
 
 use super::Emitter;
 use crate::plan::{Method, everywhere, row_of};
 use pando_graph::{Node, ValueDef, ValueId};
-use pando_tile::{Copy, CopyMap, Kernel, Layout, Region, VarId};
+use pando_tile::{Copy, CopyMap, Kernel, Layout, Region, Role, VarId};
 use smallvec::SmallVec;
 
 impl Emitter<'_> {
+    /// Storage for the result of an elementwise function: that of an operand which lies so, element by element, and
+    /// which this node reads last; otherwise its own.
+    pub(super) fn result_over(&mut self, node: &Node, operands: &[(VarId, Region)]) -> VarId {
+        let value = node.results[0];
+        let (dtype, shape, layout) = (self.dtype(value), self.shape(value), self.layout(value));
+        let suits = |emitter: &Self, var: VarId| {
+            let held = &emitter.program.vars[var];
+            let alike = held.role == Role::Temp && (held.dtype, &held.shape) == (dtype, &shape);
+            let whole = operands.iter().filter(|(other, _)| *other == var).all(|(_, r)| *r == layout.region);
+            alike && whole && held.home == layout && emitter.scope.is_last_read(var)
+        };
+        let over = operands.iter().map(|&(var, _)| var).find(|&var| suits(self, var));
+        match over.filter(|_| !(self.scope.is_main && self.leaves_directly(value))) {
+            Some(var) => {
+                self.scope.store(value, var);
+                var
+            }
+            None => self.result(node),
+        }
+    }
+
     pub(super) fn row(&mut self, axis: usize, node: &Node) {
         let (data, shape) = (node.operands[0], self.shape(node.operands[0]));
         let layout = self.layout(node.results[0]);

@@ -11,6 +11,7 @@ mod movement;
 mod reduce;
 mod scan;
 mod scatter;
+mod serial;
 mod sort;
 mod source;
 mod sparse;
@@ -21,15 +22,17 @@ use crate::Options;
 use crate::layouts::{holds, normalize};
 use crate::plan::{Method, Plan};
 use crate::prepare::value_name;
+use crate::rooms::kind;
 use pando_base::{DType, Shape, SideTable};
 use pando_graph::{ConstData, ConstId, Func, Module, Node, NodeId, Op, ValueDef, ValueId};
 use pando_machine::Machine;
 use pando_tile::{
-    ComputeSet, Copy, CopyMap, Exchange, Grid, Group, Init, Kernel, Layout, Operand, Program, Region, Role,
-    Step, Var, VarId,
+    ComputeSet, ComputeSetId, Copy, CopyMap, Exchange, ExchangeId, Grid, Group, Init, Kernel, Layout,
+    Operand, Program, Region, Role, Step, Var, VarId,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// A program and what its variables stand for.
 pub struct Emitted {
@@ -40,6 +43,14 @@ pub struct Emitted {
     pub outputs: Vec<VarId>,
     /// The module's constant behind a variable whose contents are supplied from outside.
     pub constants: SideTable<VarId, Option<ConstId>>,
+    pub products: Products,
+}
+
+/// Which steps compute products, and of which kind ([`crate::rooms`]).
+#[derive(Default)]
+pub struct Products {
+    pub of_sets: SideTable<ComputeSetId, Option<Arc<str>>>,
+    pub of_exchanges: SideTable<ExchangeId, Option<Arc<str>>>,
 }
 
 /// The program of a planned module.
@@ -58,12 +69,20 @@ pub fn emit(module: &Module, plan: &Plan, machine: &Machine, options: &Options) 
         names: FxHashSet::default(),
         load: Vec::new(),
         store: Vec::new(),
+        product: None,
+        products: Products::default(),
     };
     let inputs = emitter.inputs();
     emitter.nodes();
     let outputs = emitter.outputs();
     emitter.iterate();
-    Emitted { program: emitter.program, inputs, outputs, constants: emitter.constants }
+    Emitted {
+        program: emitter.program,
+        inputs,
+        outputs,
+        constants: emitter.constants,
+        products: emitter.products,
+    }
 }
 
 struct Emitter<'a> {
@@ -78,6 +97,9 @@ struct Emitter<'a> {
     /// Transfers between the host and I/O tiles.
     load: Vec<Step>,
     store: Vec<Step>,
+    /// The kind of the product that is being emitted.
+    product: Option<Arc<str>>,
+    products: Products,
 }
 
 /// The function whose nodes are being emitted.
@@ -88,6 +110,9 @@ struct Scope<'a> {
     is_main: bool,
     /// Where each value is stored.
     homes: SideTable<ValueId, Option<VarId>>,
+    /// The value that a variable of this function holds and nothing outside it reads.
+    held: SideTable<VarId, Option<ValueId>>,
+    last_reads: SideTable<ValueId, Option<NodeId>>,
     /// Copies of values in other layouts, and which node used them last.
     fetched: FxHashMap<(ValueId, Layout), (VarId, NodeId)>,
     node: NodeId,
@@ -102,10 +127,25 @@ impl<'a> Scope<'a> {
             plan,
             is_main,
             homes: SideTable::default(),
+            held: SideTable::default(),
+            last_reads: state::last_reads(func, plan),
             fetched: FxHashMap::default(),
             node: pando_base::Id::from_index(0),
             becomes: SideTable::default(),
         }
+    }
+
+    /// A variable of this function's own holds a value.
+    fn store(&mut self, value: ValueId, var: VarId) {
+        self.homes[value] = Some(var);
+        self.held[var] = Some(value);
+    }
+
+    /// Whether what a variable holds is read by the node at hand and no longer needed.
+    fn is_last_read(&self, var: VarId) -> bool {
+        let is_last =
+            |value: ValueId| self.last_reads[value] == Some(self.node) && !self.func.results.contains(&value);
+        self.held[var].is_some_and(is_last)
     }
 }
 
@@ -118,13 +158,21 @@ fn is_worth_keeping(copy: &Var, last: NodeId, now: NodeId) -> bool {
     now.index() - last.index() <= 64 || copy.max_tile_bytes() <= 1024
 }
 
-impl Emitter<'_> {
+impl<'a> Emitter<'a> {
     fn nodes(&mut self) {
         let func = self.scope.func;
         let mut state = state::Settling::new(func, self.scope.plan, &self.options.state, self.scope.is_main);
         for (id, node) in func.nodes.iter() {
             self.scope.node = id;
-            self.node(id, node);
+            let kind = if self.product.is_none() { kind(func, node) } else { None };
+            match kind {
+                Some(kind) => {
+                    self.product = Some(kind.into());
+                    self.node(id, node);
+                    self.product = None;
+                }
+                None => self.node(id, node),
+            }
             for (param, value) in state.ready(id) {
                 self.settle(param, value);
             }
@@ -137,6 +185,7 @@ impl Emitter<'_> {
         match (&node.op, method) {
             // Stored when first used, or computed where it is.
             (Op::Constant(_), _) | (_, Method::Fused | Method::Kept | Method::View) => {}
+            (_, Method::Serial(plan)) => self.serial(node, plan),
             (Op::Dot(_), Method::Matmul(plan)) => self.matmul(node, plan),
             (Op::Conv(_), Method::Conv(plan)) => self.conv(node, plan),
             (Op::Gather { .. }, Method::Gather(plan)) => self.gather(node, plan),
@@ -230,7 +279,7 @@ impl Emitter<'_> {
             &self.layout(value),
             role,
         );
-        self.scope.homes[value] = Some(var);
+        self.scope.store(value, var);
         var
     }
 
@@ -284,6 +333,7 @@ impl Emitter<'_> {
             map: CopyMap::identity(&shape),
         });
         self.scope.fetched.insert((value, wanted), (var, node));
+        self.scope.held[var] = Some(value);
         var
     }
 
@@ -292,6 +342,7 @@ impl Emitter<'_> {
         if !self.pending.is_empty() {
             let copies = std::mem::take(&mut self.pending);
             let id = self.program.exchanges.push(Exchange { name: name.into(), copies });
+            self.products.of_exchanges[id].clone_from(&self.product);
             self.program.body.push(Step::Exchange(id));
         }
     }
@@ -302,6 +353,7 @@ impl Emitter<'_> {
         let operands = operands.into_iter().map(|(var, region)| Operand { var, region }).collect();
         let group = Group { kernel, grid: grid.clone(), operands };
         let id = self.program.compute_sets.push(ComputeSet { name: name.into(), groups: vec![group] });
+        self.products.of_sets[id].clone_from(&self.product);
         self.program.body.push(Step::Compute(id));
     }
 }

@@ -40,7 +40,7 @@ impl Settling {
 }
 
 /// The node with which each value is last read: where a reader is part of another node's vertex, that node.
-fn last_reads(func: &Func, plan: &Plan) -> SideTable<ValueId, Option<NodeId>> {
+pub(super) fn last_reads(func: &Func, plan: &Plan) -> SideTable<ValueId, Option<NodeId>> {
     let mut last: SideTable<ValueId, Option<NodeId>> = SideTable::default();
     let nodes: Vec<(NodeId, &Node)> = func.nodes.iter().collect();
     for (id, node) in nodes.into_iter().rev() {

@@ -6,7 +6,7 @@ use super::fuse::all_users;
 use super::{Method, Plan, Planner};
 use crate::layouts::without_copies;
 use pando_base::IdSet;
-use pando_graph::{FuncId, Node, ValueDef, ValueId};
+use pando_graph::{Func, FuncId, Node, ValueDef, ValueId};
 use pando_tile::{Grid, Layout, Region};
 
 impl<'a> Planner<'a> {
@@ -45,15 +45,14 @@ impl<'a> Planner<'a> {
     /// The plan of a loop's body with these layouts of some of its parameters.
     fn body_plan(&mut self, body: FuncId, steady: &[ValueId], lie: &[(ValueId, Layout)]) -> Plan {
         let target = &self.module.funcs[body];
-        let mut planner = self.planner_of(body);
+        let mut planner = self.planner_of(target);
         planner.steady = steady.iter().copied().collect();
         planner.plan.layouts[target.params[0]] = Some(planner.on_all_tiles());
         for (param, layout) in lie {
             planner.plan.layouts[*param] = Some(without_copies(layout, &planner.shape(*param)));
         }
         planner.nodes();
-        (self.balanced, self.matmuls, self.convs) = (planner.balanced, planner.matmuls, planner.convs);
-        planner.plan
+        self.take_back(planner)
     }
 
     /// A copy of one element on every tile.
@@ -79,36 +78,44 @@ impl<'a> Planner<'a> {
         Method::Control(vec![cond_plan, body_plan])
     }
 
-    fn planner_of(&mut self, func: FuncId) -> Planner<'a> {
-        let target = &self.module.funcs[func];
+    /// A planner of another function, which knows what this one does.
+    pub(super) fn planner_of<'b>(&mut self, func: &'b Func) -> Planner<'b>
+    where
+        'a: 'b,
+    {
         Planner {
             module: self.module,
-            func: target,
+            func,
             machine: self.machine,
             options: self.options,
+            rooms: self.rooms,
             plan: Plan::default(),
-            users: all_users(target),
+            users: all_users(func),
             steady: IdSet::default(),
-            balanced: std::mem::take(&mut self.balanced),
-            matmuls: std::mem::take(&mut self.matmuls),
-            convs: std::mem::take(&mut self.convs),
+            found: std::mem::take(&mut self.found),
             families: Families::default(),
             preplanned: Default::default(),
+            slice_of: None,
         }
+    }
+
+    /// The plan that such a planner made.
+    pub(super) fn take_back(&mut self, planner: Planner) -> Plan {
+        self.found = planner.found;
+        planner.plan
     }
 
     /// The plan of a function whose parameters, after `skip` others, are the operands.
     fn inner(&mut self, func: FuncId, skip: usize, operands: &[ValueId]) -> Plan {
         let target = &self.module.funcs[func];
-        let mut planner = self.planner_of(func);
+        let mut planner = self.planner_of(target);
         let params = || target.params[skip..].iter().zip(operands);
         for (&param, &operand) in params() {
             let layout = self.plan.layouts[operand].as_ref();
             planner.plan.layouts[param] = layout.map(|home| without_copies(home, &planner.shape(param)));
         }
         planner.nodes();
-        let plan = planner.plan;
-        (self.balanced, self.matmuls, self.convs) = (planner.balanced, planner.matmuls, planner.convs);
+        let plan = self.take_back(planner);
         for (&param, &operand) in params() {
             let wanted: Layout = plan.layouts[param].clone().expect("every value is planned");
             self.want(operand, &wanted);

@@ -142,12 +142,12 @@ impl Planner<'_> {
             dtype: self.dtype(input),
             out_dtype: self.dtype(out),
             weights_are_free: self.is_free(weights),
-            memory_bytes: self.temporary_bytes(),
+            memory_bytes: self.room(node),
         };
         let key = problem.key();
-        match self.convs.get(&key) {
+        match self.found.convs.get(&key) {
             Some(plan) => plan.clone(),
-            None => self.convs.entry(key).or_insert(solve(&problem)).clone(),
+            None => self.found.convs.entry(key).or_insert(solve(&problem)).clone(),
         }
     }
 }

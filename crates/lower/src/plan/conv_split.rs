@@ -35,14 +35,15 @@ impl<'a> Problem<'a> {
     /// What plans of equal problems are remembered by.
     pub fn key(&self) -> String {
         format!(
-            "{:?} {:?} {:?} {:?} {} {} {}",
+            "{:?} {:?} {:?} {:?} {} {} {} {}",
             self.attrs,
             self.input,
             self.weights,
             self.output,
             self.dtype,
             self.out_dtype,
-            self.weights_are_free
+            self.weights_are_free,
+            self.memory_bytes
         )
     }
 

@@ -74,12 +74,12 @@ impl GatherPlan {
     }
 }
 
-/// Bytes of a table kept where it is used beyond twice an even share: a table for which a few tiles have no
+/// Bytes of a table where it is used beyond an eighth more than an even share: a table for which a few tiles have no
 /// room for anything else is worth a few cycles. Small ones may lie as they like.
 fn uneven_bytes(block: OperandType, table: &Shape, chip: &Chip) -> u64 {
-    const SMALL_BYTES: u64 = 16 << 10;
+    const SMALL_BYTES: u64 = 8 << 10;
     let even = table.num_elements() * block.dtype.size_bytes() / u64::from(chip.tiles);
-    block.num_bytes().saturating_sub(2 * even + SMALL_BYTES)
+    block.num_bytes().saturating_sub(even * 9 / 8 + SMALL_BYTES)
 }
 
 impl Planner<'_> {
@@ -100,11 +100,8 @@ impl Planner<'_> {
         let layout = |region: Region| Layout { grid: plan.grid(), region };
         self.want(data, &layout(plan.data_region(&data_shape)));
         self.want(indices, &layout(plan.indices_region(&index_shape)));
-        let home = if plan.parts[ROWS] == 1 {
-            layout(plan.out_region(&data_shape, &index_shape))
-        } else {
-            self.balanced(&self.shape(out), self.dtype(out))
-        };
+        let own = layout(plan.out_region(&data_shape, &index_shape));
+        let home = if plan.parts[ROWS] == 1 { own } else { self.shared_out(&own, out) };
         self.plan.layouts[out] = Some(normalize(&home, &self.shape(out)));
         Method::Gather(plan)
     }
@@ -193,7 +190,7 @@ impl Planner<'_> {
         (
             cycles,
             temporary.saturating_sub(self.temporary_bytes())
-                + if stays { uneven_bytes(operands[0], data, chip) } else { 0 },
+                + if free { uneven_bytes(operands[0], data, chip) } else { 0 },
         )
     }
 }

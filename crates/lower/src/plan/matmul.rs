@@ -381,7 +381,7 @@ impl Planner<'_> {
     /// Where a product's sums lie, or, if several tiles have parts of them, what they add up to.
     pub(super) fn set_product(&mut self, out: ValueId, own: Layout, complete: bool) {
         // In whole units, so that sums are added in whole vectors.
-        let sharing = Sharing { ratio: (5, 4), fine: false };
+        let sharing = Sharing { ratio: (5, 4), fine: false, evenly: false };
         let home = if complete {
             own
         } else {
@@ -401,21 +401,22 @@ impl Planner<'_> {
             partials: self.partials(self.dtype(lhs), self.dtype(out)),
             output: self.dtype(out),
             rhs_is_free: self.is_free(rhs),
-            memory_bytes: self.temporary_bytes(),
+            memory_bytes: self.room(node),
         };
         let key = format!(
-            "{:?} {} {} {} {} {} {}",
+            "{:?} {} {} {} {} {} {} {}",
             problem.dims,
             problem.lhs,
             problem.rhs,
             problem.input,
             problem.partials,
             problem.output,
-            problem.rhs_is_free
+            problem.rhs_is_free,
+            problem.memory_bytes
         );
-        match self.matmuls.get(&key) {
+        match self.found.matmuls.get(&key) {
             Some(plan) => plan.clone(),
-            None => self.matmuls.entry(key).or_insert(problem.solve()).clone(),
+            None => self.found.matmuls.entry(key).or_insert(problem.solve()).clone(),
         }
     }
 
@@ -448,6 +449,7 @@ impl Planner<'_> {
         if half { DType::F16 } else { DType::F32 }
     }
 
+    /// Bytes that an operation may take for what it alone needs.
     pub(super) fn temporary_bytes(&self) -> u64 {
         let proportion = self.options.available_memory_proportion.clamp(0.0, 1.0);
         (self.machine.chip.sram.bytes_per_tile as f64 * proportion) as u64

@@ -18,6 +18,8 @@ mod print;
 mod reduce;
 mod scatter;
 mod search;
+mod serial;
+mod smooth;
 mod sparse;
 mod spread;
 mod window;
@@ -25,7 +27,7 @@ mod window;
 pub use along::SortPlan;
 pub(crate) use along::{rows_layout, scan_attrs};
 pub use conv::ConvPlan;
-pub(crate) use fuse::{number_of, sigmoid_parts};
+pub(crate) use fuse::number_of;
 pub use gather::GatherPlan;
 pub(crate) use in_place::{reshaped, row_of};
 pub use matmul::MatmulPlan;
@@ -33,12 +35,15 @@ pub use print::print_plan;
 pub(crate) use reduce::total_dtype;
 pub use reduce::{stages_for, stages_for_axes};
 pub use scatter::{ScatterPlan, UPDATES};
+pub use serial::{Cut, SerialPlan};
+pub(crate) use smooth::smooth;
 pub use sparse::SparsePlan;
 pub(crate) use sparse::{COLUMNS, Sizes};
 pub(crate) use window::{window_kernel, window_source};
 
 use crate::Options;
-use crate::layouts::{balanced, flat, normalize, without_copies};
+use crate::layouts::{balanced, evenly, flat, normalize, without_copies};
+use crate::rooms::Rooms;
 use pando_base::{DType, IdSet, Result, Shape, SideTable};
 use pando_graph::{Func, Module, Node, NodeId, Op, ValueDef, ValueId};
 use pando_machine::{Chip, Machine, MatrixRate};
@@ -58,6 +63,8 @@ pub enum Method {
     Direct,
     Matmul(MatmulPlan),
     Conv(ConvPlan),
+    /// A product in slices.
+    Serial(Box<SerialPlan>),
     Gather(GatherPlan),
     Scatter(ScatterPlan),
     Sort(SortPlan),
@@ -80,24 +87,49 @@ pub struct Plan {
 
 /// Plans `main`, the first function of an inlined module, and with it the functions that it runs.
 pub fn plan(module: &Module, machine: &Machine, options: &Options) -> Result<Plan> {
-    let func = module.funcs.values().next().expect("an inlined module has a function");
-    let mut planner = Planner {
-        module,
-        func,
-        machine,
-        options,
-        plan: Plan::default(),
-        users: fuse::all_users(func),
-        steady: IdSet::default(),
-        balanced: FxHashMap::default(),
-        matmuls: FxHashMap::default(),
-        convs: FxHashMap::default(),
-        families: family::Families::new(func, &options.state),
-        preplanned: Default::default(),
-    };
-    planner.decide_families();
-    planner.nodes();
-    Ok(planner.plan)
+    Ok(Planning::default().plan(module, machine, options))
+}
+
+/// What is known before planning: the memory of products that may not take what the options allow, and what was found
+/// when the module was planned before.
+#[derive(Default)]
+pub(crate) struct Planning {
+    pub rooms: Rooms,
+    found: Found,
+}
+
+/// Solutions of problems that come up again.
+#[derive(Default)]
+pub(crate) struct Found {
+    balanced: FxHashMap<(Shape, DType), Layout>,
+    matmuls: FxHashMap<String, MatmulPlan>,
+    convs: FxHashMap<String, ConvPlan>,
+    /// How equal products are cut.
+    serials: FxHashMap<String, Option<Cut>>,
+}
+
+impl Planning {
+    pub fn plan(&mut self, module: &Module, machine: &Machine, options: &Options) -> Plan {
+        let func = module.funcs.values().next().expect("an inlined module has a function");
+        let mut planner = Planner {
+            module,
+            func,
+            machine,
+            options,
+            rooms: &self.rooms,
+            plan: Plan::default(),
+            users: fuse::all_users(func),
+            steady: IdSet::default(),
+            found: std::mem::take(&mut self.found),
+            families: family::Families::new(func, &options.state),
+            preplanned: Default::default(),
+            slice_of: None,
+        };
+        planner.decide_families();
+        planner.nodes();
+        self.found = planner.found;
+        planner.plan
+    }
 }
 
 pub(crate) struct Planner<'a> {
@@ -105,18 +137,19 @@ pub(crate) struct Planner<'a> {
     pub func: &'a Func,
     pub machine: &'a Machine,
     pub options: &'a Options,
+    rooms: &'a Rooms,
     pub plan: Plan,
     users: SideTable<ValueId, Vec<NodeId>>,
     /// Parameters that stay what they are as long as a loop runs.
     steady: IdSet<ValueId>,
-    balanced: FxHashMap<(Shape, DType), Layout>,
-    matmuls: FxHashMap<String, MatmulPlan>,
-    convs: FxHashMap<String, ConvPlan>,
+    found: Found,
     families: family::Families,
     preplanned: family::Preplanned,
+    /// If this plans a slice of a product, the bytes that it may take.
+    slice_of: Option<u64>,
 }
 
-impl Planner<'_> {
+impl<'a> Planner<'a> {
     fn nodes(&mut self) {
         for (id, node) in self.func.nodes.iter() {
             let method = self.node(id, node);
@@ -140,8 +173,7 @@ impl Planner<'_> {
             Op::Reshape { .. } => self.reshape(node),
             Op::Transpose { perm } => self.transpose(perm, node),
             Op::Reduce { axes, .. } => self.reduce(axes, node),
-            Op::Dot(dot) => self.matmul(dot, id, node),
-            Op::Conv(conv) => self.conv(conv, id, node),
+            Op::Dot(_) | Op::Conv(_) => self.product(id, node),
             Op::Gather { axis } => self.gather(*axis, node),
             Op::Scatter { axis, combine } => self.scatter(*axis, *combine, node),
             Op::ReduceWindow(window) => self.reduce_window(window, node),
@@ -172,7 +204,7 @@ impl Planner<'_> {
     pub fn balanced(&mut self, shape: &Shape, dtype: DType) -> Layout {
         let (tiles, min_bytes) = (self.tiles(), self.options.min_tile_bytes);
         let make = || balanced(shape, dtype, tiles, min_bytes);
-        self.balanced.entry((shape.clone(), dtype)).or_insert_with(make).clone()
+        self.found.balanced.entry((shape.clone(), dtype)).or_insert_with(make).clone()
     }
 
     /// Fixes the layout of a constant or input that has none yet to what its user wants.
@@ -198,10 +230,19 @@ impl Planner<'_> {
             without_copies(&wanted, &shape)
         } else if partition && wanted.copies() >= MANY_COPIES {
             // Who sends most takes longest.
-            self.shared_out_by(&wanted, value, Sharing { ratio: (9, 8), fine: true })
+            let evenly = self.is_tight();
+            let ratio = if evenly { (33, 32) } else { (9, 8) };
+            self.shared_out_by(&wanted, value, Sharing { ratio, fine: true, evenly })
+        } else if self.is_tight() {
+            evenly(&shape, self.dtype(value), self.tiles(), self.options.min_tile_bytes)
         } else {
             self.balanced(&shape, self.dtype(value))
         }
+    }
+
+    /// Whether memory is what is short: what lies somewhere for good lies evenly, without copies.
+    fn is_tight(&self) -> bool {
+        !self.rooms.is_empty()
     }
 
     /// The first layout of a value; that of its family if there is one.
@@ -211,21 +252,25 @@ impl Planner<'_> {
     }
 
     /// Copies of a block up to this size cost less to keep than to send each time: the message alone
-    /// (hundreds of cycles of sync and set-up) outweighs some hundred bytes.
+    /// (hundreds of cycles of sync and set-up) outweighs some hundred bytes, unless memory is what is short.
     fn small_block(&self, layout: &Layout, value: ValueId) -> bool {
-        const SMALL_BYTES: u64 = 1024;
+        const SMALL_BYTES: [u64; 2] = [1024, 64];
+        let small_bytes = SMALL_BYTES[usize::from(self.is_tight())];
         let shape = self.shape(value);
         let classes = layout.grid.classes([(layout.region.as_slice(), &*shape)].into_iter());
         let largest =
             classes.iter().map(|c| layout.block(&shape, &c.representative()).volume()).max().unwrap_or(0);
-        largest * self.dtype(value).size_bytes() <= SMALL_BYTES
+        largest * self.dtype(value).size_bytes() <= small_bytes
     }
 
     /// The planned layout; a value without one yet gets a balanced partition.
     pub fn settled(&mut self, value: ValueId) -> Layout {
         if self.plan.layouts[value].is_none() {
             let layout = self.balanced(&self.shape(value), self.dtype(value));
-            self.lay_out(value, layout);
+            match self.repetition(value) {
+                Some(_) => self.repeat_where(value, &layout),
+                None => self.lay_out(value, layout),
+            }
         }
         self.plan.layouts[value].clone().expect("just set")
     }
@@ -246,11 +291,22 @@ impl Planner<'_> {
         let family = self.families.layout(result).cloned();
         let layout = match family.map(Ok).unwrap_or_else(|| Err(self.most_spread(&node.operands))) {
             Ok(layout) => layout,
-            Err(Some(value)) => without_copies(&self.settled(value), &shape),
+            Err(Some(value)) => {
+                let (lies, even) = (self.settled(value), self.balanced(&shape, self.dtype(result)));
+                let lies = without_copies(&lies, &shape);
+                // What is repeated may as well be on more tiles.
+                let repeats = node.operands.iter().any(|&operand| self.repetition(operand).is_some());
+                if repeats && lies.grid.len() * 4 < even.grid.len() * 3 { even } else { lies }
+            }
             Err(None) => self.balanced(&shape, self.dtype(result)),
         };
         let layout = self.family_layout(result, layout);
-        node.operands.iter().for_each(|&operand| self.want(operand, &layout));
+        for &operand in &node.operands {
+            if self.repetition(operand).is_some() && self.is_open(operand) {
+                self.repeat_where(operand, &layout);
+            }
+            self.want(operand, &layout);
+        }
         self.set(node, layout);
         Method::Direct
     }
@@ -271,12 +327,15 @@ impl Planner<'_> {
         let shape = self.shape(value);
         let layout = match self.families.layout(value).cloned().or_else(|| self.hint(value)) {
             Some(layout) => layout,
+            // The function of which it is an operand decides when it comes.
+            None if matches!(node.op, Op::Broadcast { .. }) && self.meets_others(value) => {
+                return Method::Direct;
+            }
             None => self.balanced(&shape, self.dtype(value)),
         };
-        if let Op::Broadcast { axes, .. } = &node.op {
-            let operand = node.operands[0];
-            let source = crate::layouts::project(&layout, &self.shape(operand), axes);
-            self.want(operand, &source);
+        if let Op::Broadcast { .. } = &node.op {
+            self.repeat_where(value, &layout);
+            return Method::Direct;
         }
         if let Op::Random { .. } = &node.op {
             self.want(node.operands[0], &everywhere(&layout, &self.shape(node.operands[0])));
@@ -288,6 +347,34 @@ impl Planner<'_> {
         Method::Direct
     }
 
+    /// Whether the first user is a function of other values, too.
+    fn meets_others(&self, value: ValueId) -> bool {
+        let user = self.users[value].first().map(|&user| &self.func.nodes[user]);
+        user.is_some_and(|user| {
+            user.op.is_elementwise()
+                && user.operands.iter().any(|&operand| operand != value && self.repetition(operand).is_none())
+        })
+    }
+
+    /// What a value repeats, and along which dimensions that lies.
+    fn repetition(&self, value: ValueId) -> Option<(ValueId, &'a [usize])> {
+        let func: &'a Func = self.func;
+        let ValueDef::Node(node, _) = func.values[value].def else { return None };
+        match &func.nodes[node] {
+            Node { op: Op::Broadcast { axes, .. }, operands, .. } => Some((operands[0], axes)),
+            _ => None,
+        }
+    }
+
+    /// Lays out a repetition and, if that lies nowhere yet, what is repeated.
+    fn repeat_where(&mut self, value: ValueId, layout: &Layout) {
+        let (operand, axes) = self.repetition(value).expect("only asked of repetitions");
+        let source = crate::layouts::project(layout, &self.shape(operand), axes);
+        self.want(operand, &source);
+        self.settled(operand);
+        self.set_value(value, layout.clone());
+    }
+
     fn hint(&self, value: ValueId) -> Option<Layout> {
         let user = &self.func.nodes[*self.users[value].first()?];
         let elementwise = user.op.is_elementwise() && user.operands.len() > 1;
@@ -295,13 +382,16 @@ impl Planner<'_> {
         elementwise.then(|| without_copies(planned, &self.shape(value)))
     }
 
-    /// Of the values that have a layout the first one with the most parts.
+    /// Of the values that have a layout the first one with the most parts. A repetition can be had anywhere.
     fn most_spread(&self, values: &[ValueId]) -> Option<ValueId> {
         let parts = |value: ValueId| {
             let layout = self.plan.layouts[value].as_ref()?;
             Some(layout.grid.len() / layout.copies().max(1))
         };
-        let planned = values.iter().filter_map(|&value| Some((parts(value)?, value)));
+        let repeats = |value: ValueId| self.repetition(value).is_some();
+        let all_repeat = values.iter().all(|&value| repeats(value) || self.is_open(value));
+        let values = values.iter().copied().filter(|&value| all_repeat || !repeats(value));
+        let planned = values.filter_map(|value| Some((parts(value)?, value)));
         planned
             .fold(None, |best, next| best.filter(|(most, _)| *most >= next.0).or(Some(next)))
             .map(|(_, value)| value)

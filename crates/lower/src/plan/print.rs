@@ -25,6 +25,9 @@ fn print_func(module: &Module, func: &Func, plan: &Plan, depth: usize, out: &mut
             writeln!(out, "{indent}{}", line(func, plan, result, node.op.name(), Some(id)))
                 .expect("writing to a string");
         }
+        if let Some(Method::Serial(serial)) = &plan.methods[id] {
+            print_func(module, &serial.func, &serial.plan, depth + 1, out);
+        }
         if let Some(Method::Control(plans)) = &plan.methods[id] {
             for (inner, plan) in node.op.funcs().into_iter().zip(plans) {
                 writeln!(out, "{indent}  @{}", module.funcs[inner].name).expect("writing to a string");
@@ -73,6 +76,10 @@ fn print_method(method: &Method) -> String {
                 plan.cost.temporary_bytes
             )
         }
+        Method::Serial(plan) => format!(
+            "  {} slices of {}, in chunks of {} cycles={} temporary={}",
+            plan.cut.slices, plan.cut.name, plan.cut.chunk, plan.cycles, plan.temporary_bytes
+        ),
         Method::Sparse(plan) => {
             let [columns, batch, rows] = plan.parts;
             format!(

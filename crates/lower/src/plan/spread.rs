@@ -2,7 +2,7 @@
 //! that work along a dimension choose between waiting for data and using more tiles.
 
 use super::{Planner, receive_cycles, superstep_cycles, vertex_cycles};
-use crate::layouts::{balanced, holds, normalize};
+use crate::layouts::{balanced, evenly, holds, normalize};
 use pando_base::{DType, Shape};
 use pando_graph::ValueId;
 use pando_tile::{Grid, Kernel, Layout, OperandType, Part, Span};
@@ -18,6 +18,8 @@ pub(super) struct Sharing {
     pub ratio: (u64, u64),
     /// Whether shares may be smaller than the units of the layout.
     pub fine: bool,
+    /// Whether the balanced partition does without whole rows.
+    pub evenly: bool,
 }
 
 /// A dimension in parts.
@@ -68,12 +70,15 @@ impl Planner<'_> {
     /// there are: between the two a tile has one message with each tile that shares a block. So lie sums of which
     /// several tiles have parts, and operands that several tiles use. A balanced partition if that is much more even.
     pub(super) fn shared_out(&mut self, blocks: &Layout, value: ValueId) -> Layout {
-        self.shared_out_by(blocks, value, Sharing { ratio: (5, 4), fine: true })
+        self.shared_out_by(blocks, value, Sharing { ratio: (5, 4), fine: true, evenly: false })
     }
 
     pub(super) fn shared_out_by(&mut self, blocks: &Layout, value: ValueId, sharing: Sharing) -> Layout {
         let (shape, dtype) = (self.shape(value), self.dtype(value));
-        let even = self.balanced(&shape, dtype);
+        let even = match sharing.evenly {
+            true => evenly(&shape, dtype, self.tiles(), self.options.min_tile_bytes),
+            false => self.balanced(&shape, dtype),
+        };
         let mut split: Vec<Pieces> = shape
             .iter()
             .zip(&blocks.region)

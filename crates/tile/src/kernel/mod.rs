@@ -28,6 +28,7 @@ mod random;
 mod reduce;
 mod scan;
 mod scatter;
+mod slice;
 mod sort;
 mod sparse;
 mod values;
@@ -36,6 +37,7 @@ mod window;
 use arg::same_but_ones;
 pub use arg::{Access, Arg, OperandType, VertexCost};
 pub use codelet::Codelet;
+pub use elementwise::Smooth;
 pub use map::{MAX_INPUTS, MapAttrs, MapFn, MapStep};
 pub use window::missing as missing_window_input;
 
@@ -59,8 +61,8 @@ pub enum Kernel {
     Select,
     /// `inputs…, kept…, out`: a chain of the elementwise functions above; inputs may repeat along dimensions.
     Map(MapAttrs),
-    /// `in, out`: `1 / (1 + exp(-in))`, an instruction of its own.
-    Sigmoid,
+    /// `in, out`: a function of several steps that the vendor's library has in one.
+    Smooth(Smooth),
     /// `in, out`: conversion to `out`'s type; float to integer truncates and saturates.
     Cast,
     /// `in, out`: an i32 and the next one.
@@ -107,6 +109,10 @@ pub enum Kernel {
     Scatter(ScatterAttrs),
     /// `data, index, row, out`, which is `data` itself: the row that the index says is replaced where it lies.
     Update { axis: u8, size: u64 },
+    /// `whole, number (any integer type), slice`.
+    TakeSlice(SliceAttrs),
+    /// `number (any integer type), slice, whole`, of which the rest stays.
+    PutSlice(SliceAttrs),
     /// `keys, out [, order (i32)]`: sorts lines along the axis; equal keys keep their order.
     Sort { axis: u8, descending: bool, ordered: bool },
     /// `own, other, out`: of two sorted blocks merged along the last dimension, the half that belongs to the
@@ -150,6 +156,15 @@ pub struct ScatterAttrs {
     pub size: u64,
     /// Whether an operand holds what the output begins as.
     pub onto: bool,
+}
+
+/// Slices of a dimension, dealt in chunks in turn: slice `i` has the chunks `i`, `i + slices`, ….
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SliceAttrs {
+    pub axis: u8,
+    /// Elements of the dimension at a time.
+    pub chunk: u64,
+    pub slices: u64,
 }
 
 /// Attributes of a convolution, one entry per spatial dimension.
@@ -200,10 +215,12 @@ impl Kernel {
             Kernel::Compare(func) => format!("compare.{func}"),
             Kernel::Select => "select".into(),
             Kernel::Cast => "cast".into(),
-            Kernel::Sigmoid => "sigmoid".into(),
+            Kernel::Smooth(func) => func.name().into(),
             Kernel::Count => "count".into(),
             Kernel::Round => "round".into(),
             Kernel::Update { .. } => "update".into(),
+            Kernel::TakeSlice(_) => "take_slice".into(),
+            Kernel::PutSlice(_) => "put_slice".into(),
             Kernel::Map(_) => "map".into(),
             Kernel::Broadcast { .. } => "broadcast".into(),
             Kernel::Transpose { .. } => "transpose".into(),
@@ -234,7 +251,7 @@ impl Kernel {
             Kernel::Fill { .. } | Kernel::Iota { .. } => &[Out],
             Kernel::Copy
             | Kernel::Unary(_)
-            | Kernel::Sigmoid
+            | Kernel::Smooth(_)
             | Kernel::Cast
             | Kernel::Count
             | Kernel::Broadcast { .. }
@@ -274,6 +291,8 @@ impl Kernel {
             | Kernel::Conv(_)
             | Kernel::Merge { .. }
             | Kernel::Take { .. }
+            | Kernel::TakeSlice(_)
+            | Kernel::PutSlice(_)
             | Kernel::Gather { .. } => &[In, In, Out],
             Kernel::Map(attrs) => {
                 // As many inputs as there are, at most MAX_INPUTS; more do not pass the check.
@@ -301,9 +320,11 @@ impl Kernel {
             Kernel::Compare(_) => elementwise::check_compare(operands),
             Kernel::Select => elementwise::check_select(operands),
             Kernel::Cast => elementwise::check_cast(operands),
-            Kernel::Sigmoid => elementwise::check_unary(UnaryFn::Exp, operands),
+            Kernel::Smooth(_) => elementwise::check_unary(UnaryFn::Exp, operands),
             Kernel::Count => movement::check_count(operands),
             Kernel::Update { axis, size } => scatter::check(&scatter::update(*axis, *size), operands),
+            Kernel::TakeSlice(attrs) => slice::check(attrs, operands[0], operands[1], operands[2]),
+            Kernel::PutSlice(attrs) => slice::check(attrs, operands[2], operands[0], operands[1]),
             Kernel::Map(attrs) => map::check(attrs, operands),
             Kernel::Broadcast { dims } => movement::check_broadcast(dims, operands),
             Kernel::Transpose { perm } => movement::check_transpose(perm, operands),
@@ -339,9 +360,11 @@ impl Kernel {
             Kernel::Compare(func) => elementwise::run_compare(*func, args),
             Kernel::Select => elementwise::run_select(args),
             Kernel::Cast => elementwise::run_cast(args),
-            Kernel::Sigmoid => elementwise::run_sigmoid(args),
+            Kernel::Smooth(func) => elementwise::run_smooth(*func, args),
             Kernel::Count => movement::run_count(args),
             Kernel::Update { axis, size } => scatter::run(&scatter::update(*axis, *size), args),
+            Kernel::TakeSlice(attrs) => slice::run_take(attrs, args),
+            Kernel::PutSlice(attrs) => slice::run_put(attrs, args),
             Kernel::Map(attrs) => map::run(attrs, args),
             Kernel::Broadcast { dims } => movement::run_broadcast(dims, args),
             Kernel::Transpose { perm } => movement::run_transpose(perm, args),
@@ -378,9 +401,11 @@ impl Kernel {
             Kernel::Compare(func) => elementwise::compare_cycles(*func, operands, chip),
             Kernel::Select => elementwise::select_cycles(operands, chip),
             Kernel::Cast => elementwise::cast_cycles(operands, chip),
-            Kernel::Sigmoid => elementwise::sigmoid_cycles(operands, chip),
+            Kernel::Smooth(func) => elementwise::smooth_cycles(*func, operands, chip),
             Kernel::Count => movement::count_cycles(chip),
             Kernel::Update { axis, .. } => scatter::update_cycles(*axis, operands, chip),
+            Kernel::TakeSlice(_) => slice::cycles(operands[2], chip),
+            Kernel::PutSlice(_) => slice::cycles(operands[1], chip),
             Kernel::Map(attrs) => map::cycles(attrs, operands, chip),
             Kernel::Broadcast { dims } => movement::broadcast_cycles(dims, operands, chip),
             Kernel::Transpose { perm } => movement::transpose_cycles(perm, operands, chip),
@@ -413,9 +438,11 @@ impl Kernel {
     /// none for movement.
     pub fn flops(&self, operands: &[OperandType]) -> u64 {
         match self {
-            Kernel::Unary(_) | Kernel::Sigmoid | Kernel::Binary(_) | Kernel::Compare(_) | Kernel::Select => {
-                operands.last().map_or(0, OperandType::num_elements)
-            }
+            Kernel::Unary(_)
+            | Kernel::Smooth(_)
+            | Kernel::Binary(_)
+            | Kernel::Compare(_)
+            | Kernel::Select => operands.last().map_or(0, OperandType::num_elements),
             Kernel::Map(attrs) => map::flops(attrs, operands),
             Kernel::Reduce { .. } => operands[0].num_elements(),
             Kernel::MatMul { batch, contract, .. } => matmul::flops(batch, contract, operands),

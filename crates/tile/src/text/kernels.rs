@@ -2,7 +2,7 @@
 
 use crate::kernel::{
     Codelet, ConvAttrs, ConvMethod, Dims, Kernel, MapAttrs, MapFn, MapStep, ScanAttrs, ScatterAttrs,
-    WindowAttrs,
+    SliceAttrs, Smooth, WindowAttrs,
 };
 use pando_base::lexer::{Cursor, TokenKind};
 use pando_base::random::Distribution;
@@ -26,6 +26,9 @@ pub fn print_attributes(kernel: &Kernel) -> String {
         }
         Kernel::Conv(attrs) => print_conv(attrs),
         Kernel::Gather { axis, size } | Kernel::Update { axis, size } => format!("axis={axis} size={size}"),
+        Kernel::TakeSlice(attrs) | Kernel::PutSlice(attrs) => {
+            format!("axis={} chunk={} slices={}", attrs.axis, attrs.chunk, attrs.slices)
+        }
         Kernel::Codelet(codelet) => codelet.attributes(),
         Kernel::Map(attrs) => print_map(attrs),
         Kernel::Iota { axis } | Kernel::Take { axis } => format!("axis={axis}"),
@@ -111,9 +114,8 @@ fn parse_step(cursor: &mut Cursor) -> Result<MapStep> {
         "compare" => CompareFn::from_name(func).map(MapFn::Compare),
         "select" => Some(MapFn::Select),
         "cast" => Some(MapFn::Cast),
-        "sigmoid" => Some(MapFn::Sigmoid),
         "fill" => Some(MapFn::Value(0.0)),
-        _ => None,
+        name => Smooth::from_name(name).map(MapFn::Smooth),
     };
     let unknown = || Error::at_position(line, col, format!("'{name}' is not an elementwise function"));
     let func = func.ok_or_else(unknown)?;
@@ -273,13 +275,17 @@ impl Attributes {
         Ok(ScatterAttrs { combine, axis, size, onto })
     }
 
+    fn slices(&mut self) -> Result<SliceAttrs> {
+        let (axis, chunk, slices) = (self.int("axis")?, self.int("chunk")?, self.int("slices")?);
+        Ok(SliceAttrs { axis, chunk, slices })
+    }
+
     fn plain_kernel(&mut self, name: &str) -> Result<Option<Kernel>> {
         Ok(Some(match name {
             "fill" => Kernel::Fill { value: self.number("value")? },
             "copy" => Kernel::Copy,
             "select" => Kernel::Select,
             "cast" => Kernel::Cast,
-            "sigmoid" => Kernel::Sigmoid,
             "count" => Kernel::Count,
             "round" => Kernel::Round,
             "rowdot" => Kernel::RowDot,
@@ -301,6 +307,8 @@ impl Attributes {
             }),
             "gather" => Kernel::Gather { axis: self.int("axis")?, size: self.int("size")? },
             "update" => Kernel::Update { axis: self.int("axis")?, size: self.int("size")? },
+            "take_slice" => Kernel::TakeSlice(self.slices()?),
+            "put_slice" => Kernel::PutSlice(self.slices()?),
             "iota" => Kernel::Iota { axis: self.int("axis")? },
             "codelet" => Kernel::Codelet(Box::new(self.codelet()?)),
             "scatter" => Kernel::Scatter(self.scatter(None)?),
@@ -316,7 +324,7 @@ impl Attributes {
             },
             "pick" => Kernel::Pick,
             "take" => Kernel::Take { axis: self.int("axis")? },
-            _ => return Ok(None),
+            _ => return Ok(Smooth::from_name(name).map(Kernel::Smooth)),
         }))
     }
 

@@ -94,7 +94,7 @@ pub fn port_use(program: &Program, exchange: &Exchange, tiles_per_bus: u32) -> V
 
 /// Exchanges that move the same elements between the same tiles, whatever the variables, in order of their
 /// first. Programs repeat exchanges (a layer after another), so analyses look at one of each.
-fn forms(program: &Program) -> Vec<Vec<ExchangeId>> {
+pub fn forms(program: &Program) -> Vec<Vec<ExchangeId>> {
     let mut positions: FxHashMap<Form, usize> = FxHashMap::default();
     let mut forms: Vec<Vec<ExchangeId>> = Vec::new();
     for (id, exchange) in program.exchanges.iter() {

@@ -39,7 +39,7 @@ fn image_models_have_the_published_counts() {
 
 /// As transformers' own `num_parameters` has them; GPT-2's head shares the embedding's weight. Then those that
 /// PyTorch Geometric prints for a GCN on Cora and for SchNet, and the well-known UNet's with one colour
-/// instead of three.
+/// instead of three. The SigLIP encoder's are those of timm's module.
 #[test]
 fn other_models_have_the_published_parameters() {
     for (name, expected) in [
@@ -48,6 +48,7 @@ fn other_models_have_the_published_parameters() {
         ("gpt2", 124_439_808),
         ("gpt2-medium", 354_823_168),
         ("gpt2-large", 774_030_080),
+        ("siglip-so400m", 428_225_600),
         ("gcn", 23_063),
         ("schnet", 455_809),
         ("unet", 31_037_698 - 2 * 64 * 9),
@@ -79,8 +80,12 @@ fn work_grows_with_the_batch() {
         }
         let work = |batch| {
             let module = build(name, &Options::default().with_size("batch", batch)).expect("builds");
-            // Projected distances serve the whole batch.
-            let shared = if name == "conformer" { 16 * (2 * 256 - 1) * 256 * 256 } else { 0 };
+            // Projected distances and the projected query serve the whole batch.
+            let shared = match name {
+                "conformer" => 16 * (2 * 256 - 1) * 256 * 256,
+                "siglip-so400m" => 1152 * 1152,
+                _ => 0,
+            };
             multiply_adds(&module) - shared
         };
         assert_eq!(work(1) * 3, work(3), "{name}");

@@ -1,0 +1,101 @@
+//! How much memory products may take for copies and sums where the whole does not fit: what is left of a tile at the time
+//! when each runs. Equal products have equal room, so that they are planned alike and share their code.
+//!
+//! Only a program that is emitted and placed tells what else lives then, so this looks at one that does not fit, and
+//! what it says is for planning once more.
+
+use crate::Compiled;
+use crate::plan::{Method, Plan};
+use pando_graph::{Func, Module, Node, Op};
+use pando_machine::Sram;
+use pando_tile::Step;
+use pando_tile::liveness::points;
+use pando_tile::memory::memory_over_time;
+use rustc_hash::FxHashMap;
+
+/// What is left for an operation when hardly anything is: 5 % of a tile, below which the documentation advises against
+/// (poplar.md section 3.3).
+const LEAST_SHARE: u64 = 20;
+/// Gaps between addresses are not known before placement: with each attempt this much more of a tile is left for them.
+const GAP_SHARE: u64 = 32;
+
+/// Bytes for the temporaries of a product, by [`kind`].
+pub type Rooms = FxHashMap<String, u64>;
+
+/// What makes products equal: operation and types. Nothing for other nodes.
+pub fn kind(func: &Func, node: &Node) -> Option<String> {
+    let is_product = matches!(node.op, Op::Dot(_) | Op::Conv(_));
+    let types = func.operand_types(&node.operands);
+    is_product.then(|| format!("{:?} {types:?} {:?}", node.op, func.ty(node.results[0])))
+}
+
+/// Less room for the products that run when a tile has too little, by what it lacks; whether there is any such product.
+/// Attempts count from 1.
+pub fn tighten(rooms: &mut Rooms, compiled: &Compiled, sram: &Sram, attempt: u64) -> bool {
+    let program = &compiled.emitted.program;
+    let fixed = compiled.placed.fixed.total();
+    let peaks = memory_over_time(program, &compiled.placed.live, &fixed).peaks;
+    let highest = peaks.iter().map(|peak| peak.0).max().unwrap_or(0);
+    // What adds up but does not fit has gaps.
+    let gap = sram.bytes_per_tile / GAP_SHARE;
+    let within = (sram.bytes_per_tile - gap * attempt).min(highest.saturating_sub(gap));
+    let taken = taken(&compiled.module, &compiled.plan);
+    let least = sram.bytes_per_tile / LEAST_SHARE;
+    let mut tightened = false;
+    for (kind, peak) in peaks_by_kind(compiled, &peaks) {
+        let Some(&bytes) = taken.get(&kind) else { continue };
+        let room = bytes.saturating_sub(peak.saturating_sub(within)).max(least);
+        let before = rooms.get(&kind).copied().unwrap_or(u64::MAX);
+        if peak > within && room < bytes.min(before) {
+            rooms.insert(kind, room);
+            tightened = true;
+        }
+    }
+    tightened
+}
+
+/// The most bytes of any tile while a product of a kind runs.
+fn peaks_by_kind(compiled: &Compiled, peaks: &[(u64, u32)]) -> FxHashMap<String, u64> {
+    let emitted = &compiled.emitted;
+    let mut by_kind: FxHashMap<String, u64> = FxHashMap::default();
+    for (point, &(bytes, _)) in points(&emitted.program).iter().zip(peaks) {
+        let kind = match point.step {
+            Step::Compute(id) => emitted.products.of_sets[*id].as_ref(),
+            Step::Exchange(id) => emitted.products.of_exchanges[*id].as_ref(),
+            _ => None,
+        };
+        if let Some(kind) = kind {
+            let most = by_kind.entry(kind.to_string()).or_default();
+            *most = bytes.max(*most);
+        }
+    }
+    by_kind
+}
+
+/// What plans reckon that products take.
+fn taken(module: &Module, plan: &Plan) -> FxHashMap<String, u64> {
+    let mut bytes = FxHashMap::default();
+    let main = module.funcs.values().next().expect("an inlined module has a function");
+    add_taken(module, main, plan, &mut bytes);
+    bytes
+}
+
+fn add_taken(module: &Module, func: &Func, plan: &Plan, bytes: &mut FxHashMap<String, u64>) {
+    for (id, node) in func.nodes.iter() {
+        let taken = match &plan.methods[id] {
+            Some(Method::Matmul(plan)) => plan.cost.temporary_bytes,
+            Some(Method::Conv(plan)) => plan.cost.temporary_bytes,
+            Some(Method::Serial(plan)) => plan.temporary_bytes,
+            Some(Method::Control(plans)) => {
+                let inner = node.op.funcs().into_iter().zip(plans);
+                inner.for_each(|(func, plan)| add_taken(module, &module.funcs[func], plan, bytes));
+                continue;
+            }
+            _ => continue,
+        };
+        if let Some(kind) = kind(func, node) {
+            let most = bytes.entry(kind).or_default();
+            *most = taken.max(*most);
+        }
+    }
+}
