@@ -221,7 +221,7 @@ pub struct CompileArgs {
 
 #[derive(ClapArgs)]
 pub struct ValidateArgs {
-    /// Only rows of this kind: kernel, exchange, product, sparse, stencil, host or model
+    /// Only rows of this kind: kernel, exchange, product, sparse, stencil, host, model or model-f8
     #[arg(long, value_name = "NAME", conflicts_with = "row")]
     pub group: Option<String>,
     /// Only rows with this in their name

@@ -8,6 +8,7 @@ use crate::gradients;
 use crate::kernel::gemm::window_tiles;
 use crate::kernel::row_gradients::Gradient;
 use crate::options::CompileOptions;
+use crate::plan::bytes::{ByteConv, bytes};
 use crate::plan::layout::{BlockedConv, blocked};
 use crate::plan::quantised::quantised;
 use crate::recognise::{Composite, recognise};
@@ -50,6 +51,8 @@ pub enum Work {
     Composite(Composite),
     /// Results, and perhaps operands, in blocks of channels.
     BlockedConv(Box<BlockedConv>),
+    /// A convolution or product of bytes with what follows it.
+    Bytes(Box<ByteConv>),
     /// The gradient of a convolution's kernel: of (input, gradient), perhaps in blocks of channels; plain.
     KernelGradient(Box<BlockedConv>),
     /// Of `f32[N, C, H, W]`: results y, means, variances.
@@ -112,7 +115,7 @@ pub fn flatten(
     let mut flat = flattener.flat;
     flat.name_the_nameless();
     (flat.params, flat.results) = (params, results);
-    let flat = if options.fuse { quantised(flat, window_tiles(options.isa).is_some()) } else { flat };
+    let flat = if options.fuse { quantised(bytes(flat), window_tiles(options.isa).is_some()) } else { flat };
     Ok(blocked(flat))
 }
 

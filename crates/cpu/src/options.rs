@@ -15,7 +15,8 @@ pub enum MatmulPrecision {
     /// About 16 mantissa bits are enough: three products of bf16 on a unit for tiles, if they are faster than one of
     /// f32. Runs as `Highest` elsewhere: pairs of bf16 in vectors are at most twice as fast as f32.
     High,
-    /// About 8 mantissa bits are enough: weights and what they are multiplied with as bf16. Runs as `Highest`
+    /// About 8 mantissa bits are enough: weights and what they are multiplied with as bf16, and so both products of
+    /// attention. Runs as `Highest`
     /// where the processor has no products of bf16 (AVX-512 BF16, or a unit for tiles).
     Medium,
 }

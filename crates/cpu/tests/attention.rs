@@ -6,7 +6,7 @@ mod common;
 
 use common::{options, run};
 use pando_base::{BinaryFn, CompareFn, DType, Shape, Tensor};
-use pando_cpu::{Isa, compile};
+use pando_cpu::{CompileOptions, Isa, MatmulPrecision, TileUnit, compile};
 use pando_graph::testing::compare;
 use pando_graph::{Builder, ConstData, Module, TensorType, ValueId, eval};
 
@@ -121,4 +121,26 @@ fn what_others_read_is_kept() {
     let inputs = [1, 2, 3].map(|seed| normal(seed, &[2, 9, 9]));
     let expected = eval(&module, module.main().unwrap(), &inputs).unwrap();
     compare(&run(&module, &inputs, &options(Isa::detect(), 2, true)), &expected, 1e-5).unwrap();
+}
+
+/// At medium precision both products are of bf16, in vectors and on a unit for tiles.
+#[test]
+fn medium_is_of_bf16() {
+    for masked in [false, true] {
+        for (rows, keys, width) in [(32, 1, 8), (40, 15, 5), (33, 70, 64), (200, 300, 20)] {
+            let s = Sizes { batch: 2, heads: 3, rows, keys, width };
+            let (module, inputs) = (attention(s, masked), inputs(s));
+            let expected = eval(&module, module.main().unwrap(), &inputs).unwrap();
+            for tile_unit in [TileUnit::None, TileUnit::Emulated] {
+                let highest = CompileOptions { tile_unit, ..options(Isa::detect(), 1, true) };
+                let medium = CompileOptions { matmul_precision: MatmulPrecision::Medium, ..highest.clone() };
+                let used = medium.matmul_precision.used(medium.isa, tile_unit) == MatmulPrecision::Medium;
+                let found = run(&module, &inputs, &medium);
+                compare(&found, &expected, 2e-2)
+                    .unwrap_or_else(|error| panic!("{s:?} {tile_unit:?}: {error}"));
+                assert_eq!(found != run(&module, &inputs, &highest), used, "{s:?} {tile_unit:?}");
+                assert_eq!(found, run(&module, &inputs, &CompileOptions { threads: 2, ..medium }));
+            }
+        }
+    }
 }

@@ -27,6 +27,7 @@ pub use builder::{
 pub use consts::{Const, ConstData};
 pub use eval::{EvalOptions, eval, eval_wide, eval_with, wide, wide_values};
 pub use expanded::check_expanded_size;
+pub use grad::extreme_window_gradient;
 pub use module::{ConstId, Func, FuncId, Module, Node, NodeId, Value, ValueDef, ValueId};
 pub use op::{Conv, Distribution, Dot, Op, Pad, ReduceWindow, Scan, Slice, Sort};
 pub use ops::infer;

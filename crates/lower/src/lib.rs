@@ -4,6 +4,8 @@
 //! The cost of compiling follows the number of operations and the unevenness of splits, not the number
 //! of tiles or replicas. Knows nothing of how programs are simulated.
 
+mod absorb;
+mod arrange;
 mod emit;
 pub mod errors;
 mod fit;
@@ -14,6 +16,7 @@ mod place;
 mod plan;
 mod precision;
 mod prepare;
+mod residues;
 mod rewrite;
 mod rooms;
 mod share;
@@ -29,6 +32,7 @@ pub use place::{Placed, place};
 pub use plan::{Plan, plan, print_plan};
 pub use precision::{Precision, with_precision};
 pub use prepare::{inline_calls, prepare, supported};
+pub use sparse::buckets_for;
 pub use stages::{End, Stage, rebalance, split, split_after};
 
 use pando_base::Result;

@@ -2,14 +2,17 @@
 //! lowered is found.
 
 use crate::Options;
+use crate::absorb::absorb;
+use crate::arrange::arrange;
 use crate::errors;
 use crate::fold::folded;
+use crate::residues::by_residues;
 use crate::rewrite::{simpler, without_unused};
 use crate::sparse::{Target, in_buckets};
 use pando_base::{DType, Id, Result, SideTable};
 use pando_graph::{
     Func, FuncId, Module, Node, Op, ReduceWindow, ValueDef, ValueId, check_expanded_size,
-    is_stochastic_rounding,
+    extreme_window_gradient, is_stochastic_rounding,
 };
 use pando_machine::Machine;
 use rustc_hash::FxHashMap;
@@ -56,6 +59,10 @@ impl Inliner<'_> {
         let args: Vec<ValueId> =
             params.map(|&p| target.push_param(&source.values[p].name, source.ty(p).clone())).collect();
         target.results = self.inline_into(id, &args, "", &mut target);
+        if self.goal.is_some() {
+            target = without_unused(&absorb(&mut self.out, &without_unused(&target)));
+            target = arrange(&self.out, &target);
+        }
         self.out.funcs[place] = without_unused(&target);
         self.done.insert(id, place);
         place
@@ -111,7 +118,12 @@ impl Inliner<'_> {
         operands: &[ValueId],
         target: &mut Func,
     ) -> Option<ValueId> {
-        if self.goal.is_some() && is_stochastic_rounding(self.module, &self.module.funcs[callee]) {
+        let source = &self.module.funcs[callee];
+        let is_kept = || {
+            is_stochastic_rounding(self.module, source)
+                || extreme_window_gradient(self.module, source).is_some()
+        };
+        if self.goal.is_some() && is_kept() {
             let func = self.func(callee);
             self.out.funcs[func].composite = self.module.funcs[callee].composite.clone();
             let ty = self.out.funcs[func].ty(self.out.funcs[func].results[0]).clone();
@@ -135,6 +147,8 @@ impl Inliner<'_> {
         target: &mut Func,
     ) -> Vec<ValueId> {
         let known = folded(&mut self.out, &node.op, &operands, target);
+        let machine = self.goal.as_ref().map(|goal| goal.machine);
+        let known = known.or_else(|| by_residues(&self.out, node, &operands, target, machine?));
         if let Some(result) = known.or_else(|| simpler(&mut self.out, node, &operands, target)) {
             keep_name(&source.values[node.results[0]].name, result, prefix, target);
             return vec![result];

@@ -69,6 +69,28 @@ pub fn in_buckets(
     Some((composite(out, &types, rows).ok()?, new))
 }
 
+/// Bands of rows, bands of columns and slots of a bucket for a product with a matrix `[rows, columns]` of which the
+/// number of blocks is known, but not where they are until it is run. `x` is `[batch, columns]`.
+///
+/// Assumption: buckets have the room over the mean that PopLibs gives them (poplar.md section 3.7: an oversize proportion
+/// of 0.3), and blocks that do not fit are the host's problem, not sent on as there.
+pub fn buckets_for(
+    x: [u64; 2],
+    rows: u64,
+    side: u64,
+    blocks: u64,
+    dtype: DType,
+    machine: &Machine,
+    options: &Options,
+) -> [u64; 3] {
+    const ROOM: f64 = 0.3;
+    let partials = if options.half_partials && dtype == DType::F16 { DType::F16 } else { DType::F32 };
+    let [batch, columns] = x;
+    let sizes = Sizes { batch, rows, columns, side, blocks, dtype, partials, room: Some(ROOM) };
+    let ([column_bands, _, row_bands], _) = sizes.best(machine, options);
+    [row_bands, column_bands, sizes.slots(row_bands * column_bands)]
+}
+
 fn sizes(types: &[TensorType], pattern: &Pattern, options: &Options) -> Sizes {
     let dtype = types[0].dtype;
     let half = options.half_partials && dtype == DType::F16;
@@ -80,6 +102,7 @@ fn sizes(types: &[TensorType], pattern: &Pattern, options: &Options) -> Sizes {
         blocks: pattern.places.len() as u64,
         dtype,
         partials: if half { DType::F16 } else { DType::F32 },
+        room: None,
     }
 }
 

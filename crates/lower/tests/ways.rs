@@ -143,6 +143,53 @@ func @main(%x: f16[16,24], %row: f16[24], %column: f16[16]) -> f16[16,24], f16[1
 }
 
 /// What follows a broadcast of few elements is computed on those; what nothing needs is not computed.
+/// However they are written: the builder's composites, `x / √2`, `x · (½ · …)`, a cube as a power.
+#[test]
+fn gelus_are_one_function() {
+    let erf = "%g = mul %x, %c : f32[40]\n  %e = erf %g : f32[40]";
+    let divided = "%g = div %x, %r : f32[40]\n  %e = erf %g : f32[40]";
+    let tanh = "%p = pow %x, %three : f32[40]
+  %q = mul %p, %small : f32[40]
+  %s = add %x, %q : f32[40]
+  %t = mul %s, %k : f32[40]
+  %e = tanh %t : f32[40]";
+    let halved = "%h = mul %x, %half : f32[40]\n  %y = mul %h, %o : f32[40]";
+    let last = "%h = mul %x, %o : f32[40]\n  %y = mul %half, %h : f32[40]";
+    let inner = "%h = mul %o, %half : f32[40]\n  %y = mul %x, %h : f32[40]";
+    for (smooth, end, name) in [
+        (erf, halved, "gelu"),
+        (erf, last, "gelu"),
+        (divided, inner, "gelu"),
+        (tanh, halved, "gelu_tanh"),
+        (tanh, last, "gelu_tanh"),
+    ] {
+        let numbers = [("c", 0.5f64.sqrt()), ("r", 2f64.sqrt()), ("three", 3.0), ("small", 0.044715)];
+        let numbers = numbers.into_iter().chain([("k", 0.7978845608028654), ("half", 0.5), ("one", 1.0)]);
+        let (consts, uses): (Vec<_>, Vec<_>) = numbers
+            .map(|(name, value)| {
+                let tensor = format!("const @{name}: f32[40] = splat({value})");
+                (tensor, format!("  %{name} = constant @{name} : f32[40]"))
+            })
+            .unzip();
+        let text = format!(
+            "{}\n\nfunc @main(%x: f32[40]) -> f32[40] {{\n{}
+  {smooth}
+  %o = add %e, %one : f32[40]
+  {end}
+  return %y
+}}",
+            consts.join("\n"),
+            uses.join("\n")
+        );
+        check(&text, 4, "%y = mul");
+        let module = pando_graph::parse(&text, "test").expect("it parses");
+        let machine = common::spreading_machine(4);
+        let compiled = compile(&module, &machine, &Options::default()).expect("it compiles");
+        let program = pando_tile::print(&compiled.emitted.program);
+        assert!(program.contains(&format!("map{{[0] {name}:f32[0]}}")), "{program}");
+    }
+}
+
 #[test]
 fn functions_run_before_their_operand_is_repeated() {
     let text = "const @eps: f32[] = splat(0.5)

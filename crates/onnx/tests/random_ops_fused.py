@@ -243,6 +243,8 @@ def qgemm(d, op):
     m, k, n = d.int(1, 5), d.int(1, 5), d.int(1, 5)
     ta, tb = d.int(0, 1), d.int(0, 1)
     inputs = [*codes(d, [k, m] if ta else [m, k]), *codes(d, [n, k] if tb else [k, n])]
+    if d.chance(0.4):
+        inputs[4:] = [d.floats([n], 0.01, 0.1), d.ints([n], 0, 9, inputs[3].dtype.type)]
     inputs.append(d.ints([n], -50, 50, np.int32) if d.chance(0.5) else None)
     if d.chance(0.5):
         inputs += [scale(d, 0.3, 0.6), np.array(d.int(0, 100), np.uint8)]

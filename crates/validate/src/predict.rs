@@ -8,7 +8,7 @@ use crate::series::{Call, Code, Direction, Experiment, Kind, Measures, Point, Se
 use crate::{errors, models};
 use pando_base::{DType, Result};
 use pando_graph::Module;
-use pando_lower::Options;
+use pando_lower::{Options, Precision};
 use pando_machine::Machine;
 use pando_profile::{Step, StepKind};
 use pando_sim::Timeline;
@@ -112,9 +112,11 @@ fn predict(series: &Series, point: &Point, machine: &Machine) -> Result<Predicti
             work = work.or(Some(pando_lower::model_flops(&module) as f64));
             compiled(&module, machine, &options(partials, None), series.measures, &mut remark)?
         }
-        Experiment::Model { name, partials, call } => {
-            let module = models::model(&series.fill(name, point)?)?;
-            compiled(&module, machine, &options(partials, *call), series.measures, &mut remark)?
+        Experiment::Model { name, partials, narrow, call } => {
+            let precision = if *narrow { Precision::F8 } else { Precision::F16 };
+            let options = options(partials, *call);
+            let module = models::model(&series.fill(name, point)?, precision, machine, &options)?;
+            compiled(&module, machine, &options, series.measures, &mut remark)?
         }
         Experiment::Host { direction, waiting } => {
             let kind = if *direction == Direction::In { StepKind::HostIn } else { StepKind::HostOut };

@@ -23,11 +23,22 @@ pub enum Kind {
     Host,
     /// Inference with a whole model.
     Model,
+    /// The same with operands of products in 8 bits.
+    #[serde(rename = "model-f8")]
+    ModelF8,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 7] =
-        [Kind::Kernel, Kind::Exchange, Kind::Product, Kind::Sparse, Kind::Stencil, Kind::Host, Kind::Model];
+    pub const ALL: [Kind; 8] = [
+        Kind::Kernel,
+        Kind::Exchange,
+        Kind::Product,
+        Kind::Sparse,
+        Kind::Stencil,
+        Kind::Host,
+        Kind::Model,
+        Kind::ModelF8,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -38,6 +49,7 @@ impl Kind {
             Kind::Stencil => "stencil",
             Kind::Host => "host",
             Kind::Model => "model",
+            Kind::ModelF8 => "model-f8",
         }
     }
 }
@@ -144,6 +156,9 @@ pub enum Experiment {
     Model {
         name: String,
         partials: String,
+        /// Operands of products in 8 bits.
+        #[serde(default)]
+        narrow: bool,
         #[serde(default)]
         call: Option<Call>,
     },

@@ -6,8 +6,8 @@
 use crate::errors;
 use crate::series::Kind;
 use crate::summary::KindSummary;
-use pando_base::Result;
-use pando_graph::{Module, Op};
+use pando_base::{DType, Result};
+use pando_graph::{Func, Module, Op};
 use pando_profile::Trust;
 use pando_tile::Program;
 use serde::{Deserialize, Serialize};
@@ -61,13 +61,14 @@ fn covers(summary: &KindSummary) -> String {
     let what = match summary.kind {
         Kind::Kernel => "vertices with up to thousands of elements a tile",
         Kind::Exchange => "halos and spreads of up to thousands of bytes a tile",
-        Kind::Product => "square f16 and f32 weights of 1024 to 4096 on one chip",
+        Kind::Product => "f8, f16 and f32 weights of 1024 to 4304, and products by heads, on one chip",
         Kind::Sparse => {
             "f16 weights of 4096 with a quarter to a 32nd of them, in elements or blocks of 16, on one chip"
         }
         Kind::Stencil => "2-D and 3-D stencils on one chip",
         Kind::Host => "streams, links and syncs of one chip",
         Kind::Model => "f16 inference on one chip",
+        Kind::ModelF8 => "inference with f8 products on one chip",
     };
     let sizes = summary.sizes.map_or(String::new(), |(low, high)| format!(", n from {low} to {high}"));
     format!("{what}{sizes}; {}", summary.systems.join(", "))
@@ -103,12 +104,15 @@ pub fn trust(kind: Kind) -> Result<Trust> {
     })
 }
 
-/// The kind of measurement that a graph's prediction resembles: a single product, or a model.
+/// The kind of measurement that a graph's prediction resembles: a single product, or a model. The graph is in the
+/// precision that is predicted.
 pub fn kind_of_graph(module: &Module) -> Kind {
+    let narrow = |func: &Func| func.values.values().any(|value| matches!(value.ty.dtype, DType::F8(..)));
+    let model = if module.funcs.values().any(narrow) { Kind::ModelF8 } else { Kind::Model };
     let nodes = module.funcs.values().flat_map(|func| func.nodes.values());
     let products = nodes.clone().filter(|node| matches!(node.op, Op::Dot(_) | Op::Conv(_))).count();
     let others = nodes.filter(|node| !matches!(node.op, Op::Constant(_))).count() - products;
-    if products == 1 && others == 0 { Kind::Product } else { Kind::Model }
+    if products == 1 && others == 0 { Kind::Product } else { model }
 }
 
 /// The same for a tile program: without exchanges its vertices are all there is.

@@ -48,7 +48,7 @@ fn far_rows_have_a_reason() {
 /// Nothing may be tuned to what is predicted in earnest.
 #[test]
 fn only_low_rows_were_fitted_with() {
-    for row in of(&[Kind::Product, Kind::Stencil, Kind::Model]) {
+    for row in of(&[Kind::Product, Kind::Stencil, Kind::Model, Kind::ModelF8]) {
         assert!(row.fitted.is_none(), "{}", row.id);
     }
 }

@@ -74,21 +74,20 @@ fn predict_model(
     let replicas = if args.train { 1 } else { options.replicas };
     let options = Options { replicas, ..options };
     progress.pass("compiling");
-    let predicted = match &mut model {
+    let (predicted, trust) = match &mut model {
         Model::Graph(model) => {
             // Only a comparison needs the weights as they were.
             let module = if args.exact { model.module.clone() } else { std::mem::take(&mut model.module) };
-            prepared(module, &args.options)
-                .and_then(|module| profile_graph(model, module, machine, options, args, progress))
+            prepared(module, &args.options).and_then(|module| {
+                let trust = trust(&module, args.train)?;
+                Ok((profile_graph(model, module, machine, options, args, progress)?, trust))
+            })
         }
-        Model::Tile(program) => profile_tile(program, machine, args),
+        Model::Tile(program) => profile_tile(program, machine, args).and_then(|predicted| {
+            Ok((predicted, pando_validate::trust(pando_validate::kind_of_program(program))?))
+        }),
     }
     .map_err(|error| error.with_file(&file))?;
-    let trust = match &model {
-        Model::Graph(_) if args.train => untried_training(),
-        Model::Graph(model) => pando_validate::trust(pando_validate::kind_of_graph(&model.module))?,
-        Model::Tile(program) => pando_validate::trust(pando_validate::kind_of_program(program))?,
-    };
     let prediction = Prediction::new(predicted, trust, machine, inputs);
     Ok(match &model {
         Model::Graph(_) => prediction.of_model(args),
@@ -103,17 +102,21 @@ pub fn predict_program(module: Module, state: Vec<(usize, usize)>, args: &Profil
     let machine = pando_machine::load(&args.options.system)?;
     let options = Options { state, ..lower_options(&args.options, &machine, args.num_stages())? };
     let module = prepared(module, &args.options)?;
-    let trust = match options.state.is_empty() {
-        true => pando_validate::trust(pando_validate::kind_of_graph(&module))?,
-        false => untried_training(),
-    };
+    let trust = trust(&module, !options.state.is_empty())?;
     let named = GraphModel { module: Module::default(), inputs: Vec::new(), outputs: Vec::new() };
     let predicted = profile_graph(&named, module, &machine, options, args, &Progress::new())?;
     Ok(Prediction::new(predicted, trust, &machine, Inputs::All).of_model(args))
 }
 
-fn untried_training() -> Trust {
-    Trust { range: "training steps are not among the rows of `pando validate`".into(), error: None }
+/// What is known of predictions of models like this one, which is in the precision asked for.
+fn trust(module: &Module, train: bool) -> Result<Trust> {
+    match train {
+        true => Ok(Trust {
+            range: "training steps are not among the rows of `pando validate`".into(),
+            error: None,
+        }),
+        false => pando_validate::trust(pando_validate::kind_of_graph(module)),
+    }
 }
 
 /// Options that belong to later parts of the project are refused, not ignored.

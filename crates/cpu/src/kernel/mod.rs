@@ -1,6 +1,7 @@
 //! Loops over memory that know nothing of graphs, views or plans: pointers and counts in, numbers out. The
 //! only code with instructions of its own per [`Isa`](crate::isa::Isa).
 
+pub mod bytes;
 pub mod conv;
 pub mod elementwise;
 pub mod finish;

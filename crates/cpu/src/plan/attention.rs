@@ -4,13 +4,19 @@
 use super::Planner;
 use super::groups::is_view;
 use crate::flat::FlatType;
+use crate::kernel::gemm::Tiles;
+use crate::options::MatmulPrecision;
 use crate::step::attention::Attention;
-use crate::step::gemm::{Gemm, Left, Right};
+use crate::step::gemm::{Gemm, Left, Matrix, Right};
 use crate::step::program::Program;
 use crate::step::rows::Rows;
 use crate::step::{Kind, Step};
 use crate::view::{BufferId, View};
 use pando_base::DType;
+
+/// Fewer rows do not make up for packing the right sides as words, nor do the tasks of more keys.
+const LEAST_ROWS: usize = 32;
+const MOST_KEYS: usize = 512;
 
 /// Positions of the steps before the second product.
 pub(super) struct Chain {
@@ -40,8 +46,22 @@ impl Planner<'_> {
             inputs.append(&mut extras);
             program
         });
+        let (mut scores_gemm, mut mix) = (scores_gemm, mix);
+        if let Some(words) = self.attention_words(&scores_gemm, &mix) {
+            (scores_gemm.tiles, mix.tiles) = (words, words);
+        }
         let attention = Attention { scores: *scores_gemm, softmax, weights, mix };
         self.emit(Kind::Attention(Box::new(attention)), inputs, ty.dtype, &ty.sizes)
+    }
+
+    /// Tiles over words for both products, if the precision asked for allows.
+    fn attention_words(&self, scores: &Gemm, mix: &Gemm) -> Option<&'static Tiles> {
+        let is_f32 = |matrix: &Matrix| matrix.dtype == DType::F32;
+        let left = matches!(&scores.left, Left::Strided(matrix) if is_f32(matrix) && matrix.column == 1);
+        let right = |gemm: &Gemm| matches!(&gemm.right, Right::Strided(matrix) if is_f32(matrix));
+        let enough = scores.m >= LEAST_ROWS && scores.n <= MOST_KEYS;
+        let medium = self.options.matmul_precision == MatmulPrecision::Medium;
+        (medium && enough && left && right(scores) && right(mix)).then(|| self.bf16_tiles()).flatten()
     }
 
     /// The steps that make attention together with `mix`, a product of two views by the node at `index`.

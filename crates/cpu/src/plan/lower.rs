@@ -39,6 +39,7 @@ impl Planner<'_> {
                 self.blocked_conv(conv, node);
                 return Ok(());
             }
+            Work::Bytes(conv) => vec![self.bytes(conv, node)],
             Work::KernelGradient(conv) => vec![self.kernel_gradient(conv, node)],
             Work::Constant(constant) => vec![self.constant(constant, node.results[0])],
             Work::Composite(composite) => vec![self.rows(*composite, node)],

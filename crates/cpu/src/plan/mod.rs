@@ -10,6 +10,7 @@
 mod attention;
 mod backward;
 mod blocked;
+pub mod bytes;
 pub mod check;
 mod conv;
 mod gelu;
@@ -30,6 +31,7 @@ mod row_gradients;
 mod schedule;
 pub mod stacks;
 pub mod state;
+mod tables;
 mod together;
 mod unit_conv;
 
@@ -328,7 +330,7 @@ impl Planner<'_> {
         let counts = self.users[value].iter().map(|&user| {
             let node = &self.flat.nodes[user];
             match &node.work {
-                Work::Op(Op::Dot(_) | Op::Conv(_)) | Work::BlockedConv(_) => Some(1),
+                Work::Op(Op::Dot(_) | Op::Conv(_)) | Work::BlockedConv(_) | Work::Bytes(_) => Some(1),
                 _ if groups::is_view(node) => self.products_reading(node.results[0]),
                 _ => None,
             }

@@ -20,7 +20,6 @@ impl Planner<'_> {
     pub(super) fn word_tiles(&self, [lhs, rhs]: [&View; 2], [m, k]: [usize; 2]) -> Option<&'static Tiles> {
         let (isa, unit) = (self.options.isa, self.options.tile_unit.usable());
         let on_unit = |parts| pays(parts, time_share(unit, parts)).then(|| bf16_tiles(unit, parts)).flatten();
-        let bf16 = || on_unit(1).or(word_tiles(isa, Word::Bf16));
         let precision = self.options.matmul_precision;
         match (lhs.dtype, rhs.dtype) {
             (DType::I32, DType::I32) => word_tiles(isa, Word::I16),
@@ -30,13 +29,22 @@ impl Planner<'_> {
             }
             (_, DType::F16) => f16_tiles(isa),
             // Products of two bf16 are exact.
-            (DType::BF16, DType::BF16) => bf16(),
-            (DType::F32, rhs) if is_summed_in_f32(rhs) && precision == MatmulPrecision::Medium => bf16(),
+            (DType::BF16, DType::BF16) => self.bf16_tiles(),
+            (DType::F32, rhs) if is_summed_in_f32(rhs) && precision == MatmulPrecision::Medium => {
+                self.bf16_tiles()
+            }
             (DType::F32, DType::F32) if m >= ROWS_FOR_PARTS && k >= STEPS_FOR_PARTS => {
                 on_unit(precision.parts()).filter(|_| self.is_tame(rhs))
             }
             _ => None,
         }
+    }
+
+    /// Tiles over pairs of bf16, where they are faster than f32.
+    pub(super) fn bf16_tiles(&self) -> Option<&'static Tiles> {
+        let unit = self.options.tile_unit.usable();
+        let on_unit = pays(1, time_share(unit, 1)).then(|| bf16_tiles(unit, 1)).flatten();
+        on_unit.or(word_tiles(self.options.isa, Word::Bf16))
     }
 
     /// Whether a view is of a constant whose numbers sums of bf16 can hold.

@@ -204,7 +204,10 @@ impl Planner<'_> {
         let found = (0..inputs.len())
             .find_map(|input| Some((input, self.product_behind(root, input, &inputs, ty.dtype)?)));
         let output = match found {
-            None => self.emit(Kind::Elementwise(program), inputs, ty.dtype, &sizes),
+            None => match self.looked_up(program, inputs, ty.dtype, &sizes) {
+                Ok(output) => output,
+                Err((program, inputs)) => self.emit(Kind::Elementwise(program), inputs, ty.dtype, &sizes),
+            },
             Some((input, at)) => {
                 program.move_input_first(input);
                 inputs.remove(input);

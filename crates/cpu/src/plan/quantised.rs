@@ -69,7 +69,7 @@ pub fn quantised(flat: Flat, has_words: bool) -> Flat {
 }
 
 /// Without nodes whose results nobody reads any more.
-fn without_unused(mut flat: Flat) -> Flat {
+pub(super) fn without_unused(mut flat: Flat) -> Flat {
     let mut used = vec![false; flat.values.len()];
     flat.results.iter().for_each(|&value| used[value] = true);
     let mut kept = Vec::with_capacity(flat.nodes.len());

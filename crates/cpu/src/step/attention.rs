@@ -1,6 +1,7 @@
 //! Attention in one pass: softmax(q · k, and elementwise work around it) · v. A task computes the scores of
 //! some rows of one matrix of the batch, their softmax, and the rows' results; scores and weights stay in the
-//! L2 cache. The parts are those of separate steps, and so are the bits.
+//! L2 cache. The parts are those of separate steps, and so are the bits; but where the products are of bf16 (at medium
+//! precision), which products of two operands that change are nowhere else. Each task packs both right sides then.
 //!
 //! The floor is that of the two products; the softmax adds an exponential per score.
 
@@ -11,7 +12,7 @@ use super::gemm::{Block, Gemm, LeftSide, Results, RightSide, Rooms, room, run_bl
 use super::program::Program;
 use super::rows::Rows;
 use crate::exec::{Memory, Run};
-use crate::kernel::gemm::{Source, split_rows};
+use crate::kernel::gemm::{Source, Word, pack_pairs, pairs_room, split_rows};
 use crate::view::View;
 use pando_base::DType;
 use smallvec::SmallVec;
@@ -77,7 +78,7 @@ impl Task<'_> {
         // SAFETY: sides lie in memory, the rooms are large enough and ours, rows of the output this task's.
         unsafe {
             let sides =
-                (LeftSide::of(scores, self.memory, &self.step.inputs[0], batch), self.right(0, batch));
+                (LeftSide::of(scores, self.memory, &self.step.inputs[0], batch), self.right(0, batch, rooms));
             run_block(
                 scores,
                 &Block::of_rows(scores, batch, rows),
@@ -102,14 +103,27 @@ impl Task<'_> {
                 output: &self.step.outputs[0],
                 extras: self.extras(2),
             };
-            let block = Block::of_rows(mix, batch, rows);
-            results.make(&block, (&LeftSide::Strided(left), &self.right(1, batch)), rooms);
+            let (block, right) = (Block::of_rows(mix, batch, rows), self.right(1, batch, rooms));
+            results.make(&block, (&LeftSide::Strided(left), &right), rooms);
         }
     }
 
-    fn right(&self, part: usize, batch: usize) -> RightSide<'_> {
+    /// # Safety
+    /// The side lies in memory.
+    unsafe fn right(&self, part: usize, batch: usize, rooms: &mut Rooms) -> RightSide<'_> {
         let gemm = if part == 0 { &self.attention.scores } else { &self.attention.mix };
-        RightSide::of(gemm, self.memory, &self.step.inputs[1 + part], batch, std::ptr::null_mut())
+        let (view, tiles) = (&self.step.inputs[1 + part], gemm.tiles);
+        let side = RightSide::of(gemm, self.memory, view, batch, std::ptr::null_mut());
+        let RightSide::Strided(source) = side else { return side };
+        if tiles.word == Word::F32 {
+            return side;
+        }
+        let panels = gemm.n.div_ceil(tiles.columns) * tiles.panel_words(gemm.k);
+        let to = room(&mut rooms.sides[part], panels);
+        let spare = room(&mut rooms.tile, pairs_room(tiles, gemm.k));
+        // SAFETY: the side, and rooms of ours.
+        unsafe { pack_pairs(source, tiles, [gemm.k, gemm.n], to, spare) };
+        RightSide::Packed(to)
     }
 
     /// Runs a program in place.

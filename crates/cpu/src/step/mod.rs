@@ -2,6 +2,7 @@
 //! where they come from.
 
 pub mod attention;
+pub mod bytes;
 pub mod control;
 pub mod conv;
 pub mod depthwise;
@@ -16,6 +17,7 @@ pub mod program;
 pub mod reduce;
 pub mod row_gradients;
 pub mod rows;
+pub mod table;
 pub mod windows;
 
 use crate::exec::Run;
@@ -39,6 +41,7 @@ pub enum Kind {
     Together(Vec<Step>),
     Movement(movement::Movement),
     Gemm(Box<gemm::Gemm>),
+    Bytes(Box<bytes::Bytes>),
     Attention(Box<attention::Attention>),
     Packing(packing::Packing),
     Conv(conv::Conv),
@@ -53,6 +56,8 @@ pub enum Kind {
     Shuffle(conv::shuffle::Shuffle),
     IntegerDot(integers::IntegerDot),
     Rows(rows::Rows),
+    /// Bytes by bytes.
+    Table,
     RowGradient(Box<row_gradients::RowGradient>),
     Reduction(reduce::Reduction, pando_base::ReduceFn),
     Order(order::Order),
@@ -68,6 +73,7 @@ impl Step {
             Kind::Together(parts) => elementwise::run(parts, run),
             Kind::Movement(movement) => movement::run(movement, self, run),
             Kind::Gemm(gemm) => gemm::run(gemm, self, run),
+            Kind::Bytes(bytes) => bytes::run(bytes, self, run),
             Kind::Attention(attention) => attention::run(attention, self, run),
             Kind::Packing(packing) => packing::run(packing, self, run),
             Kind::Conv(conv) => conv::run(conv, self, run),
@@ -83,6 +89,7 @@ impl Step {
             Kind::Depthwise(depthwise) => depthwise::run(depthwise, self, run),
             Kind::IntegerDot(dot) => integers::run(dot, self, run),
             Kind::Rows(rows) => rows::run(rows, self, run),
+            Kind::Table => table::run(self, run),
             Kind::RowGradient(gradient) => row_gradients::run(gradient, self, run),
             Kind::Reduction(reduction, func) => reduce::run(reduction, *func, self, run),
             Kind::Order(order) => order::run(order, self, run),
@@ -111,6 +118,7 @@ impl Step {
             Kind::Movement(movement) => movement.name(),
             Kind::Gemm(gemm) if matches!(gemm.right, gemm::Right::Windows(_)) => "conv",
             Kind::Gemm(_) => "gemm",
+            Kind::Bytes(bytes) => bytes.name(),
             Kind::Attention(_) => "attention",
             Kind::Packing(_) => "packing",
             Kind::Conv(conv) => conv.name(),
@@ -126,6 +134,7 @@ impl Step {
             Kind::Depthwise(_) => "depthwise",
             Kind::IntegerDot(_) => "integer_dot",
             Kind::Rows(rows) => rows.name,
+            Kind::Table => "table",
             Kind::RowGradient(gradient) => gradient.name,
             Kind::Reduction(..) => "reduce",
             Kind::Order(order) => order.name(),
@@ -148,6 +157,7 @@ impl Step {
                 [d.images * d.channels, d.windows.runs.len(), d.windows.run_length, d.windows.offsets.len()]
             }
             Kind::Conv(conv) => return 2 * conv.multiply_adds,
+            Kind::Bytes(bytes) => return 2 * bytes.multiply_adds,
             Kind::Winograd(winograd) => return 2 * winograd.multiply_adds,
             Kind::UnitConv(conv) => return 2 * conv.multiply_adds,
             Kind::KernelGradient(gradient) => return 2 * gradient.multiply_adds,

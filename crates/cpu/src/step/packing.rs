@@ -16,6 +16,7 @@ pub enum Packing {
     Conv(conv::pack::Packing),
     Winograd(conv::winograd::Packing),
     UnitConv(conv::unit::Packing),
+    Bytes(super::bytes::pack::Pack),
 }
 
 impl Packing {
@@ -23,6 +24,7 @@ impl Packing {
     pub fn key(&self) -> ([usize; 5], Strides) {
         let (sizes, matrix) = match self {
             Packing::Conv(packing) => return (packing.key(), Strides::new()),
+            Packing::Bytes(packing) => return (packing.key(), Strides::new()),
             Packing::Winograd(packing) => return (packing.key(), Strides::new()),
             Packing::UnitConv(packing) => return (packing.key(), Strides::new()),
             Packing::Left { batch, m, k, rows, matrix } => ([0, *batch, *m, *k, *rows], matrix),
@@ -54,6 +56,10 @@ pub unsafe fn pack(packing: &Packing, memory: Memory, view: &View, to: *mut f32,
             let from = Weights::new(memory.address(view), view);
             // SAFETY: the view has the weights, the output was made for the packing.
             unsafe { packing.run(from, to, pool) };
+        }
+        Packing::Bytes(ref packing) => {
+            // SAFETY: as above.
+            unsafe { packing.run(memory.address(view), view, to, pool) };
         }
         Packing::Winograd(ref packing) => {
             let from = Weights::new(memory.address(view), view);

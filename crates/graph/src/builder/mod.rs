@@ -25,6 +25,7 @@ pub use rebuild::rebuild;
 pub use recurrent::{Cell, Layer};
 pub use rounding::is_stochastic_rounding;
 pub use sparse::{Buckets, Pattern, is_sparse_matmul};
+pub(crate) use standard::is_built_by;
 pub use standard::same_body;
 
 use crate::consts::{Const, ConstData};
@@ -195,12 +196,18 @@ impl Builder {
 
     fn fold(&self, op: &Op, operands: &[ValueId], types: &[TensorType]) -> Option<Vec<Tensor>> {
         let is_source = matches!(op, Op::Constant(_) | Op::Iota { .. } | Op::Random { .. });
-        if is_source || operands.is_empty() || !op.funcs().is_empty() {
+        if is_source || operands.is_empty() || !op.funcs().is_empty() || self.dequantises(op, operands) {
             return None;
         }
         let shapes: Vec<Shape> = types.iter().map(|ty| ty.shape().filter(is_small)).collect::<Option<_>>()?;
         let tensors: Vec<Tensor> = operands.iter().map(|&value| self.known(value)).collect::<Option<_>>()?;
         Some(eval::apply(op, &tensors.iter().collect::<Vec<_>>(), types[0].dtype, shapes, false))
+    }
+
+    /// Matrices and kernels of bytes stay bytes: whoever multiplies as such would not find them again.
+    fn dequantises(&self, op: &Op, operands: &[ValueId]) -> bool {
+        let is_bytes = |ty: &TensorType| matches!(ty.dtype, DType::I8 | DType::U8) && ty.rank() >= 2;
+        matches!(op, Op::Convert(to) if to.is_float()) && is_bytes(self.ty(operands[0]))
     }
 
     /// The elements of a small constant, unless it is a parameter, or iota.

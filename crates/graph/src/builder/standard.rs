@@ -64,7 +64,7 @@ fn scalars(module: &Module, func: &Func) -> Vec<f64> {
 }
 
 /// Whether a function is, node by node, the composite of its name that `build` makes of its parameters.
-pub(super) fn is_built_by(
+pub(crate) fn is_built_by(
     module: &Module,
     func: &Func,
     build: impl FnOnce(&mut Builder, &[ValueId]) -> Result<()>,

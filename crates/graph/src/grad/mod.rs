@@ -39,6 +39,7 @@ use sums::Sums;
 
 pub(crate) use composites::batch_axes;
 pub(crate) use control::{GradientFunc, GradientKey};
+pub use window::extreme_window_gradient;
 
 /// For each operand its gradient, if it has one that matters.
 type Gradients = SmallVec<[Option<ValueId>; 3]>;

@@ -7,8 +7,9 @@ use super::layout::{self, extent};
 use super::reduce::{self, Group};
 use super::{Gradients, Visit};
 use crate::builder::Builder;
-use crate::module::ValueId;
-use crate::op::{Pad, ReduceWindow};
+use crate::builder::is_built_by;
+use crate::module::{Func, Module, ValueId};
+use crate::op::{Op, Pad, ReduceWindow};
 use crate::types::{TensorType, known_dims};
 use pando_base::{BinaryFn, CompareFn, DType, ReduceFn, Result, Shape};
 use smallvec::smallvec;
@@ -96,6 +97,22 @@ impl Builder {
             windows.scatter(b, parts)
         })
     }
+}
+
+/// The window of a function that is the gradient of a maximum or minimum of floats over windows, whose meaning is its
+/// body.
+pub fn extreme_window_gradient(module: &Module, func: &Func) -> Option<ReduceWindow> {
+    let names = ["max_window.grad", "min_window.grad"];
+    let is_named = func.composite.as_deref().is_some_and(|name| names.contains(&name));
+    if !is_named || func.params.len() != 2 || !func.ty(func.params[0]).dtype.is_float() {
+        return None;
+    }
+    let window = func.nodes.values().find_map(|node| match &node.op {
+        Op::ReduceWindow(window) => Some(window),
+        _ => None,
+    })?;
+    let built = |b: &mut Builder, x: &[ValueId]| b.reduce_window_grad(x[0], x[1], window).map(drop);
+    is_built_by(module, func, built).then(|| window.clone())
 }
 
 /// Where the elements of all windows are. The axes that windows move along are taken as one, of the padded

@@ -16,27 +16,32 @@ struct Product {
     out: Region,
     /// What a vertex needs besides its operands.
     scratch: Option<(VarId, Region)>,
+    /// Whether the vertex takes the right operand first.
+    swapped: bool,
     /// Axes of the grid that split the summed dimensions.
-    summed: &'static [usize],
+    summed: Vec<usize>,
     partials: DType,
 }
 
 impl Emitter<'_> {
     pub(super) fn matmul(&mut self, node: &Node, plan: &MatmulPlan) {
-        let (lhs, rhs) = (self.shape(node.operands[0]), self.shape(node.operands[1]));
+        let shapes = [self.shape(node.operands[0]), self.shape(node.operands[1])];
         let pairs = |pairs: &[(usize, usize)]| pairs.iter().map(|&(a, b)| (a as u8, b as u8)).collect();
+        let [lhs, rhs] = plan.operand_regions([&shapes[0], &shapes[1]]);
         let product = Product {
             kernel: Kernel::MatMul {
                 batch: pairs(&plan.dims.batch),
                 contract: pairs(&plan.dims.contract),
+                order: plan.order.clone(),
                 partials: plan.partials,
             },
-            grid: plan.grid(),
-            lhs: plan.lhs_region(&lhs),
-            rhs: plan.rhs_region(&rhs),
-            out: plan.out_region(&lhs, &rhs),
+            grid: plan.grid.clone(),
+            lhs,
+            rhs,
+            out: plan.out_region([&shapes[0], &shapes[1]]),
             scratch: None,
-            summed: &[0],
+            swapped: plan.swapped,
+            summed: plan.inner_axes().collect(),
             partials: plan.partials,
         };
         self.contract(node, product, &plan.stages);
@@ -53,7 +58,8 @@ impl Emitter<'_> {
             rhs: plan.weights_region(&weights),
             out: plan.out_region(&output),
             scratch: unfolds.then(|| self.windows(node, plan)),
-            summed: &[0, 1],
+            swapped: false,
+            summed: vec![0, 1],
             partials: plan.attrs.partials,
         };
         self.contract(node, product, &plan.stages);
@@ -89,6 +95,9 @@ impl Emitter<'_> {
             self.temp(&name, product.partials, shape, &at(&region))
         };
         let mut operands = vec![(lhs, lhs_region), (rhs, rhs_region), (out, region)];
+        if product.swapped {
+            operands.swap(0, 1);
+        }
         operands.extend(product.scratch);
         self.compute(&label, kernel, &grid, operands);
         if !summed.is_empty() {

@@ -3,7 +3,7 @@
 
 use super::Emitter;
 use crate::layouts::{normalize, unit_dims};
-use crate::plan::{Method, number_of, sigmoid_parts};
+use crate::plan::{Method, number_of, smooth};
 use pando_base::DType;
 use pando_graph::{Node, NodeId, Op, ValueDef, ValueId};
 use pando_tile::kernel::{Dims, MapAttrs, MapFn, MapStep};
@@ -76,9 +76,9 @@ impl Emitter<'_> {
     fn write(&self, node: &Node, chain: &mut Chain) -> Argument {
         let (func, dtype) = (self.scope.func, self.dtype(node.results[0]));
         let fused = |id: &NodeId| self.scope.plan.methods[*id] == Some(Method::Fused);
-        if let Some(parts) = sigmoid_parts(self.module, func, node).filter(|parts| parts.iter().all(fused)) {
-            let x = self.argument(func.nodes[parts[2]].operands[0], chain);
-            return chain.step(MapFn::Sigmoid, dtype, SmallVec::from_slice(&[x]));
+        if let Some(found) = smooth(self.module, func, node).filter(|found| found.parts.iter().all(fused)) {
+            let x = self.argument(found.x, chain);
+            return chain.step(MapFn::Smooth(found.func), dtype, SmallVec::from_slice(&[x]));
         }
         let args = node.operands.iter().map(|&operand| self.argument(operand, chain)).collect();
         let func = match &node.op {

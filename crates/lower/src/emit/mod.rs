@@ -193,6 +193,7 @@ impl<'a> Emitter<'a> {
             (Op::Gather { axis }, Method::Direct) => self.row(*axis, node),
             (Op::Scatter { axis, .. }, Method::Direct) => self.replaced_row(*axis, node),
             (Op::Call(_), Method::Direct) => self.rounding(node),
+            (Op::Call(_), Method::WindowGradient(window)) => self.window_gradient(window, node),
             (Op::Call(_), Method::Sparse(plan)) => self.sparse_matmul(node, plan),
             (Op::Sort(sort), Method::Sort(plan)) => self.sort(sort, node, plan),
             (Op::If { .. }, Method::Control(plans)) => self.branch(node, plans),

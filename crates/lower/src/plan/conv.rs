@@ -6,9 +6,8 @@
 //! it lives from splitting the kernel, and from [`ConvMethod`]s that take channels and kernel positions together.
 
 use super::conv_split::Problem;
-use super::search::{Search, Splits};
-use super::{Method, Planner, stages_for_axes};
-use crate::plan::matmul::Cost;
+use super::search::Search;
+use super::{Cost, Method, Planner, stages_for_axes};
 use pando_graph::{Conv, Node, NodeId};
 use pando_tile::kernel::{ConvAttrs, ConvMethod};
 use pando_tile::{Grid, Layout, Part, Region, Span};

@@ -1,9 +1,10 @@
 //! What a split of a convolution costs.
 
 use super::conv::{BATCH, FIELD, INPUT_CHANNELS, KERNEL, OUTPUT_CHANNELS};
-use super::matmul::{Cost, reduce_cycles};
-use super::search::{Branch, Least, Splits};
-use super::{matrix_rate, receive_cycles, stages_for_axes, superstep_cycles, vertex_cycles};
+use super::search::{Branch, Choice, Least, Splits};
+use super::{
+    Cost, matrix_rate, receive_cycles, reduce_cycles, stages_for_axes, superstep_cycles, vertex_cycles,
+};
 use crate::layouts::part_counts;
 use pando_base::DType;
 use pando_machine::Machine;
@@ -165,6 +166,24 @@ impl<'a> Problem<'a> {
         ]
     }
 
+    /// Sizes of the dimensions that are split.
+    fn sizes(&self) -> [u64; 6] {
+        // Groups do not add up, so grouped input channels follow the output channels.
+        let input_channels = if self.attrs.groups == 1 { self.weights[1] } else { 1 };
+        let kernel = self.weights.get(2).copied().unwrap_or(1);
+        [input_channels, kernel, self.output[0], self.field(0), self.field(1), self.output[1]]
+    }
+
+    /// What the matrix unit takes at once. A product over kernel positions, too, fills it with any channels.
+    pub fn grains(&self) -> [u64; 6] {
+        let rate = matrix_rate(&self.machine.chip, self.dtype);
+        let (weights, units) = rate.map_or((1, 1), |rate| (rate.weights_per_unit, rate.conv_units));
+        let output = if self.attrs.groups == 1 { units } else { self.output[1] / self.attrs.groups };
+        let input = if self.attrs.method == ConvMethod::Positions { weights } else { 1 };
+        let (grains, sizes) = ([input, 1, 1, 1, 1, output], self.sizes());
+        std::array::from_fn(|axis| grains[axis].min(sizes[axis]).max(1))
+    }
+
     fn blocks(&self, block: &[u64; 6]) -> Blocks {
         let grouped = self.attrs.groups > 1;
         let groups =
@@ -206,29 +225,12 @@ impl Splits<6> for Problem<'_> {
         self.sizes()
     }
 
-    fn sizes(&self) -> [u64; 6] {
-        // Groups do not add up, so grouped input channels follow the output channels.
-        let input_channels = if self.attrs.groups == 1 { self.weights[1] } else { 1 };
-        let kernel = self.weights.get(2).copied().unwrap_or(1);
-        [input_channels, kernel, self.output[0], self.field(0), self.field(1), self.output[1]]
-    }
-
-    /// What the matrix unit takes at once. A product over kernel positions, too, fills it with any channels.
-    fn grains(&self) -> [u64; 6] {
-        let rate = matrix_rate(&self.machine.chip, self.dtype);
-        let (weights, units) = rate.map_or((1, 1), |rate| (rate.weights_per_unit, rate.conv_units));
-        let output = if self.attrs.groups == 1 { units } else { self.output[1] / self.attrs.groups };
-        let input = if self.attrs.method == ConvMethod::Positions { weights } else { 1 };
-        let (grains, sizes) = ([input, 1, 1, 1, 1, output], self.sizes());
-        std::array::from_fn(|axis| grains[axis].min(sizes[axis]).max(1))
-    }
-
-    fn counts(&self, axis: usize) -> Vec<u64> {
-        let mut counts = part_counts(self.sizes()[axis].div_ceil(self.grains()[axis]), self.tiles());
-        if axis == KERNEL {
-            counts.retain(|&parts| parts == 1 || self.meets_inputs(parts));
-        }
-        counts
+    fn choices(&self, axis: usize) -> Vec<Choice> {
+        let (size, grain) = (self.sizes()[axis], self.grains()[axis]);
+        let units = size.div_ceil(grain);
+        let fits = |parts: &u64| axis != KERNEL || *parts == 1 || self.meets_inputs(*parts);
+        let counts = part_counts(units, self.tiles()).into_iter().filter(fits);
+        counts.map(|parts| Choice { parts, block: (units.div_ceil(parts) * grain).min(size) }).collect()
     }
 
     /// One axis of the input is split either by outputs or by kernel positions.

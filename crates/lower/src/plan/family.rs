@@ -5,7 +5,7 @@
 use super::{Method, Planner};
 use crate::layouts::without_copies;
 use pando_base::SideTable;
-use pando_graph::{Conv, Func, Node, NodeId, Op, ValueDef, ValueId};
+use pando_graph::{Conv, Dot, Func, Node, NodeId, Op, ValueDef, ValueId};
 use pando_tile::Layout;
 
 /// Functions between two convolutions, such as a norm's and an activation's.
@@ -17,6 +17,8 @@ enum Downstream<'a> {
     Partner(ValueId),
     /// A convolution whose input it becomes.
     Conv(&'a Conv, &'a Node),
+    /// A product whose operand it becomes.
+    Product(&'a Dot, &'a Node, usize),
 }
 
 #[derive(Default)]
@@ -75,6 +77,11 @@ impl Families {
         self.layouts[family] = Some(layout);
     }
 
+    /// Whether two values are of one family.
+    pub fn are_one(&self, a: ValueId, b: ValueId) -> bool {
+        self.of[a].is_some() && self.of[a] == self.of[b]
+    }
+
     fn is_undecided(&self, value: ValueId) -> bool {
         self.of[value].is_some_and(|family| self.layouts[family].is_none())
     }
@@ -89,24 +96,23 @@ fn root(parents: &SideTable<ValueId, Option<ValueId>>, mut value: ValueId) -> Va
 }
 
 impl<'a> Planner<'a> {
-    /// Plans the products that decide the layouts of families before anything is laid out.
+    /// Lays out the families that products use before anything else is: weights of matrix products as suits all of
+    /// them, others as the first convolution wants them.
     pub(super) fn decide_families(&mut self) {
         for (id, node) in self.func.nodes.iter() {
             let decides = |&operand: &ValueId| self.families.is_undecided(operand);
-            let (Op::Dot(_) | Op::Conv(_), Some(&value)) =
-                (&node.op, node.operands.iter().rev().find(|v| decides(v)))
-            else {
-                continue;
-            };
-            let method = match &node.op {
-                Op::Dot(dot) => Method::Matmul(self.matmul_plan(dot, node)),
-                Op::Conv(conv) => Method::Conv(self.conv_plan(conv, node)),
-                _ => continue,
-            };
-            let wanted = self.operand_layout(&method, node, usize::from(value == node.operands[1]));
-            let home = self.shared_out(&wanted, value);
-            self.families.decide(value, &home, &self.shape(value), self.tiles());
-            self.preplanned.insert(id, method);
+            let Some(&value) = node.operands.iter().rev().find(|v| decides(v)) else { continue };
+            match &node.op {
+                Op::Dot(_) => self.share_weights(value),
+                Op::Conv(conv) => {
+                    let method = Method::Conv(self.conv_plan(conv, node));
+                    let wanted = self.operand_layout(&method, node, usize::from(value == node.operands[1]));
+                    let home = self.shared_out(&wanted, value);
+                    self.families.decide(value, &home, &self.shape(value), self.tiles());
+                    self.preplanned.insert(id, method);
+                }
+                _ => {}
+            }
         }
     }
 
@@ -126,7 +132,7 @@ impl<'a> Planner<'a> {
 
     /// Where a result would best lie that could lie anywhere: as the family does to which it, or what it becomes by
     /// transposing, belongs; else as what it is added to lies, as the other branch of a residual does; else so that the
-    /// next convolution's tiles have few messages.
+    /// tiles of the next convolution, or product with a batch, have few messages.
     pub(super) fn wish(&mut self, value: ValueId) -> Option<Layout> {
         if let Some(layout) = self.family_wish(value) {
             return Some(layout);
@@ -139,6 +145,11 @@ impl<'a> Planner<'a> {
             Downstream::Conv(conv, node) => {
                 let plan = self.conv_plan(conv, node);
                 let blocks = plan.input_blocks(&self.shape(node.operands[0]), &self.shape(node.results[0]));
+                Some(self.shared_out(&blocks, value))
+            }
+            Downstream::Product(dot, node, operand) => {
+                let method = Method::Matmul(Box::new(self.matmul_plan(dot, node)));
+                let blocks = self.operand_layout(&method, node, operand);
                 Some(self.shared_out(&blocks, value))
             }
         }
@@ -164,6 +175,10 @@ impl<'a> Planner<'a> {
             let node = &func.nodes[id];
             match &node.op {
                 Op::Conv(conv) if node.operands[0] == value => Some(Downstream::Conv(conv, node)),
+                Op::Dot(dot) if !dot.batch.is_empty() => {
+                    let operand = node.operands.iter().position(|&operand| operand == value)?;
+                    Some(Downstream::Product(dot, node, operand))
+                }
                 op if op.is_elementwise() && func.ty(node.results[0]).dims == *dims => {
                     let laid_out = |&&other: &&ValueId| {
                         other != value && func.ty(other).dims == *dims && self.plan.layouts[other].is_some()
@@ -185,7 +200,8 @@ impl<'a> Planner<'a> {
             ValueDef::Param(_) => true,
             ValueDef::Node(node, _) => matches!(self.func.nodes[node].op, Op::Constant(_)),
         };
-        (source && self.plan.layouts[value].is_none()) || self.families.is_undecided(value)
+        let lies = self.plan.layouts[value].is_some() || self.families.layout(value).is_some();
+        (source && !lies) || self.families.is_undecided(value)
     }
 }
 

@@ -6,9 +6,10 @@
 //! used have [`Method::Fused`], [`Method::Kept`] or [`Method::View`].
 
 use super::in_place::{is_dense, reshaped, sliced};
+use super::smooth::smooth;
 use super::{Method, Plan};
 use crate::prepare::constant_number;
-use pando_base::{BinaryFn, SideTable, UnaryFn};
+use pando_base::SideTable;
 use pando_graph::{Func, Module, Node, NodeId, Op, ValueDef, ValueId};
 use pando_tile::kernel::MAX_INPUTS;
 use rustc_hash::FxHashSet;
@@ -54,10 +55,10 @@ impl Fuser<'_> {
             for &operand in &node.operands {
                 self.join(&mut chain, operand, id, plan, &chains);
             }
-            if let Some(parts) = sigmoid_parts(self.module, func, node)
-                && parts.iter().all(|&part| plan.methods[part] == Some(Method::Fused))
+            if let Some(found) = smooth(self.module, func, node)
+                && found.parts.iter().all(|&part| plan.methods[part] == Some(Method::Fused))
             {
-                chain.steps -= parts.len();
+                chain.steps -= found.parts.len();
             }
             chains[id] = Some(chain);
         }
@@ -165,26 +166,6 @@ impl Fuser<'_> {
 /// Bits of another type have no function.
 fn may_chain(op: &Op) -> bool {
     op.is_elementwise() && !matches!(op, Op::Bitcast(_))
-}
-
-/// Of `1 / (1 + exp(-x))` the nodes of the sum, the exponential and the negation, from the result on.
-pub(crate) fn sigmoid_parts(module: &Module, func: &Func, node: &Node) -> Option<[NodeId; 3]> {
-    let node_of = |value: ValueId| match func.values[value].def {
-        ValueDef::Node(id, _) => Some(id),
-        ValueDef::Param(_) => None,
-    };
-    let is_one = |value: ValueId| number_of(module, func, value) == Some(1.0);
-    let Op::Binary(BinaryFn::Div) = node.op else { return None };
-    let sum = node_of(node.operands[1]).filter(|_| is_one(node.operands[0]))?;
-    let Op::Binary(BinaryFn::Add) = func.nodes[sum].op else { return None };
-    let power = match func.nodes[sum].operands[..] {
-        [a, b] if is_one(b) => node_of(a)?,
-        [a, b] if is_one(a) => node_of(b)?,
-        _ => return None,
-    };
-    let Op::Unary(UnaryFn::Exp) = func.nodes[power].op else { return None };
-    let negated = node_of(func.nodes[power].operands[0])?;
-    matches!(func.nodes[negated].op, Op::Unary(UnaryFn::Neg)).then_some([sum, power, negated])
 }
 
 /// The number that all elements of a value are, as far as constants and their repetitions tell.

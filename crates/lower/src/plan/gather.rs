@@ -2,9 +2,9 @@
 //! every row), along the looked-up one (each tile answers for its rows, the answers are added), and the
 //! indices over tiles (each tile looks up its share, with a copy of the table's part).
 
+use super::reduce_cycles;
 use super::{Method, Planner, receive_cycles, stages_for, superstep_cycles, vertex_cycles};
 use crate::layouts::{normalize, part_counts};
-use crate::plan::matmul::reduce_cycles;
 use pando_base::{DType, Shape};
 use pando_graph::Node;
 use pando_machine::Chip;

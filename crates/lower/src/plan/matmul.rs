@@ -1,25 +1,23 @@
-//! The search over ways to split a matrix product.
+//! How a matrix product is split.
 //!
-//! A product has a batch, rows (the left operand's largest free dimension), columns (the right one's) and
-//! an inner dimension; each may be split over an axis of a grid of tiles. Every tile receives its blocks of
-//! the operands, multiplies on the matrix unit, and partial sums of a split inner dimension are gathered and
-//! added in stages. Cost and temporary memory of a split are closed forms of the largest block, so the
-//! search tries every split that changes the largest block, at a cost that follows the sizes of the
-//! product, not the number of tiles.
+//! A product has a batch, rows (the free dimensions of the operand that is the matrix unit's input), columns (those of
+//! its weights) and an inner dimension; each may be several dimensions, each of which may be split over an axis of a
+//! grid of tiles. Every tile receives its blocks of the operands, multiplies on the matrix unit, and partial sums of a
+//! split inner dimension are gathered and added in stages. Either operand may be the weights.
 
-use super::search::{Branch, Found, Least, Search, Splits};
+use super::Cost;
+use super::home::Home;
+use super::matmul_split::Problem;
 use super::spread::Sharing;
-use super::{Planner, matrix_rate, receive_cycles, stages_for, superstep_cycles, vertex_cycles};
-use crate::layouts::part_counts;
-use crate::plan::Method;
+use super::{Method, Planner};
 use pando_base::{DType, Shape};
-use pando_graph::{Dot, Node, NodeId, ValueId};
-use pando_machine::{Chip, Machine};
-use pando_tile::{Grid, Kernel, Layout, OperandType, Part, Region, Span};
+use pando_graph::{Dot, Node, Op, ValueDef, ValueId};
+use pando_tile::kernel::Dims;
+use pando_tile::{Grid, Layout, Part, Region, Span};
 use smallvec::SmallVec;
 
-/// Axes of a product's grid; columns vary fastest over tiles, so that neighbours on a bus want the same
-/// block of the left operand.
+/// Roles of a product's dimensions, in the order of its grid's axes; columns vary fastest over tiles, so that
+/// neighbours on a bus want the same block of the unit's input.
 pub const INNER: usize = 0;
 pub const BATCH: usize = 1;
 pub const ROWS: usize = 2;
@@ -34,347 +32,161 @@ pub struct DotDims {
     pub rhs_free: Vec<usize>,
 }
 
-/// A chosen split.
+/// A dimension in parts, over an axis of the grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DimSplit {
+    /// Position in `batch` or `contract`, or dimension of the operand.
+    pub dim: usize,
+    pub parts: u64,
+    /// Units in which it is cut.
+    pub grain: u64,
+}
+
+pub type DimSplits = SmallVec<[DimSplit; 2]>;
+
+/// A chosen split. `lhs` is the unit's input and `rhs` its weights; if `swapped`, they are the dot's right and left
+/// operand.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MatmulPlan {
     pub dims: DotDims,
-    /// Parts per axis, in the order of the axis constants.
-    pub parts: [u64; 4],
-    /// The dimension that each axis splits: positions in `batch` and `contract`, and dimensions of the
-    /// operands; `None` where there is none.
-    pub split: [Option<usize>; 4],
-    /// Units in which the inner dimension and the columns are split.
-    pub grains: [u64; 4],
+    /// What is cut of each role, in the order of the role constants.
+    pub cuts: [DimSplits; 4],
+    /// An axis for each cut, and for each role without.
+    pub grid: Grid,
+    /// Which of `lhs` and `rhs` is already where it is used.
+    pub stays: Option<usize>,
+    pub swapped: bool,
+    /// Which of the product's dimensions (batch, rows, columns) each dimension of the result is; empty if they are in
+    /// this order.
+    pub order: Dims,
     pub partials: DType,
     pub stages: Vec<u64>,
+    /// Temporary bytes beyond the bound.
+    pub over_bytes: u64,
     /// The planner's estimate.
     pub cost: Cost,
 }
 
-/// What a split costs on the busiest tile.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cost {
-    pub lhs_exchange_cycles: u64,
-    pub rhs_exchange_cycles: u64,
-    pub compute_cycles: u64,
-    pub reduce_exchange_cycles: u64,
-    pub reduce_cycles: u64,
-    /// Syncs and exchange set-up.
-    pub overhead_cycles: u64,
-    pub temporary_bytes: u64,
-}
-
-impl Cost {
-    pub fn cycles(&self) -> u64 {
-        self.lhs_exchange_cycles
-            + self.rhs_exchange_cycles
-            + self.compute_cycles
-            + self.reduce_exchange_cycles
-            + self.reduce_cycles
-            + self.overhead_cycles
-    }
-}
-
 impl DotDims {
     pub fn new(dot: &Dot, lhs_rank: usize, rhs_rank: usize) -> Self {
-        let taken = |dim: usize, side: fn(&(usize, usize)) -> usize| {
-            dot.batch.iter().chain(&dot.contract).any(|pair| side(pair) == dim)
-        };
         DotDims {
             batch: dot.batch.clone(),
             contract: dot.contract.clone(),
-            lhs_free: (0..lhs_rank).filter(|&dim| !taken(dim, |pair| pair.0)).collect(),
-            rhs_free: (0..rhs_rank).filter(|&dim| !taken(dim, |pair| pair.1)).collect(),
-        }
-    }
-}
-
-/// A product to split, reduced to what the cost depends on.
-pub(crate) struct Problem<'a> {
-    pub machine: &'a Machine,
-    pub dims: DotDims,
-    pub lhs: Shape,
-    pub rhs: Shape,
-    pub input: DType,
-    pub partials: DType,
-    pub output: DType,
-    /// Whether each operand can be stored where the product wants it, if that needs no copies.
-    pub rhs_is_free: bool,
-    pub memory_bytes: u64,
-}
-
-impl Problem<'_> {
-    /// The dimension of each role that is worth splitting: the largest.
-    fn split(&self) -> [Option<usize>; 4] {
-        let largest = |sizes: Vec<(usize, u64)>| {
-            sizes
-                .into_iter()
-                .filter(|&(_, size)| size > 1)
-                .max_by_key(|&(index, size)| (size, usize::MAX - index))
-                .map(|(i, _)| i)
-        };
-        let pairs = |pairs: &[(usize, usize)]| {
-            pairs.iter().enumerate().map(|(index, &(dim, _))| (index, self.lhs[dim])).collect()
-        };
-        [
-            largest(pairs(&self.dims.contract)),
-            largest(pairs(&self.dims.batch)),
-            largest(self.dims.lhs_free.iter().map(|&dim| (dim, self.lhs[dim])).collect()),
-            largest(self.dims.rhs_free.iter().map(|&dim| (dim, self.rhs[dim])).collect()),
-        ]
-    }
-
-    fn split_sizes(&self) -> [u64; 4] {
-        let split = self.split();
-        [
-            split[INNER].map_or(1, |pair| self.lhs[self.dims.contract[pair].0]),
-            split[BATCH].map_or(1, |pair| self.lhs[self.dims.batch[pair].0]),
-            split[ROWS].map_or(1, |dim| self.lhs[dim]),
-            split[COLUMNS].map_or(1, |dim| self.rhs[dim]),
-        ]
-    }
-
-    /// The cheapest split within the memory bound. If none fits, the one with the least temporary memory,
-    /// as PopLibs' planner does in the end (poplar.md section 3.4, objectives).
-    pub fn solve(&self) -> MatmulPlan {
-        let Found { parts, cost, .. } = Search::new(self).best();
-        MatmulPlan {
-            dims: self.dims.clone(),
-            parts,
-            split: self.split(),
-            grains: self.grains(),
-            partials: self.partials,
-            stages: if parts[INNER] > 1 { stages_for(parts[INNER]) } else { Vec::new() },
-            cost,
+            lhs_free: dot.lhs_free(lhs_rank),
+            rhs_free: dot.rhs_free(rhs_rank),
         }
     }
 
-    fn whole_sizes(&self) -> [u64; 4] {
-        let product = |dims: &mut dyn Iterator<Item = u64>| dims.product::<u64>();
-        [
-            product(&mut self.dims.contract.iter().map(|&(dim, _)| self.lhs[dim])),
-            product(&mut self.dims.batch.iter().map(|&(dim, _)| self.lhs[dim])),
-            product(&mut self.dims.lhs_free.iter().map(|&dim| self.lhs[dim])),
-            product(&mut self.dims.rhs_free.iter().map(|&dim| self.rhs[dim])),
-        ]
-    }
-
-    /// What the busiest tile receives before it multiplies.
-    fn arrival(&self, parts: &[u64; 4], [inner, batch, rows, columns]: [u64; 4]) -> Arrival {
-        let element_bytes = self.input.size_bytes();
-        let lhs_bytes = batch * rows * inner * element_bytes;
-        let rhs_stays = self.rhs_is_free && parts[ROWS] == 1;
-        let rhs_bytes = if rhs_stays { 0 } else { batch * inner * columns * element_bytes };
-        Arrival {
-            bytes: lhs_bytes + rhs_bytes,
-            lhs_cycles: receive_cycles(self.machine, lhs_bytes, parts[COLUMNS].is_multiple_of(2)),
-            rhs_cycles: receive_cycles(self.machine, rhs_bytes, false),
+    fn swapped(&self) -> Self {
+        let flip = |pairs: &[(usize, usize)]| pairs.iter().map(|&(lhs, rhs)| (rhs, lhs)).collect();
+        DotDims {
+            batch: flip(&self.batch),
+            contract: flip(&self.contract),
+            lhs_free: self.rhs_free.clone(),
+            rhs_free: self.lhs_free.clone(),
         }
     }
 
-    /// The cost of a split whose busiest tile multiplies blocks of these sizes.
-    fn split_cost(&self, parts: &[u64; 4], product: [u64; 4]) -> Cost {
-        let [_, batch, rows, columns] = product;
-        let partial_bytes = self.partials.size_bytes();
-        let out_elements = batch * rows * columns;
-        let chip = &self.machine.chip;
-        let arrival = self.arrival(parts, product);
-        let mut cost = Cost {
-            lhs_exchange_cycles: arrival.lhs_cycles,
-            rhs_exchange_cycles: arrival.rhs_cycles,
-            compute_cycles: product_cycles(chip, product, self),
-            overhead_cycles: superstep_cycles(self.machine),
-            temporary_bytes: arrival.bytes + out_elements * partial_bytes,
-            ..Cost::default()
-        };
-        let mut left = parts[INNER];
-        if left > 1 {
-            let whole = out_elements * parts[BATCH] * parts[ROWS] * parts[COLUMNS];
-            for groups in stages_for(left) {
-                let (depth, share) =
-                    (left.div_ceil(groups), (whole * groups).div_ceil(chip.tiles.into()).max(1));
-                let bytes = depth * share * partial_bytes;
-                cost.reduce_exchange_cycles += receive_cycles(self.machine, bytes, false);
-                cost.reduce_cycles += reduce_cycles(chip, depth, share, self.partials);
-                cost.overhead_cycles += superstep_cycles(self.machine);
-                cost.temporary_bytes = cost.temporary_bytes.max(out_elements * partial_bytes + bytes);
-                left = groups;
-            }
-        }
-        cost
+    /// The product's dimensions as the dot has them if its operands are exchanged.
+    fn swapped_order(&self) -> Dims {
+        let (batch, rows, columns) = (self.batch.len(), self.rhs_free.len(), self.lhs_free.len());
+        let columns_first = (batch + rows..batch + rows + columns).chain(batch..batch + rows);
+        (0..batch).chain(columns_first).map(|dim| dim as u8).collect()
     }
-}
-
-impl Splits<4> for Problem<'_> {
-    /// Whether the rows are split decides whether the right side must move, the inner parts how many partial sums
-    /// there are to add.
-    const ORDER: [usize; 4] = [ROWS, INNER, COLUMNS, BATCH];
-    const PREFERRED: [usize; 4] = [COLUMNS, ROWS, INNER, BATCH];
-
-    fn tiles(&self) -> u64 {
-        self.machine.chip.tiles.into()
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        self.memory_bytes
-    }
-
-    /// Inner, batch, rows, columns.
-    fn whole(&self) -> [u64; 4] {
-        self.whole_sizes()
-    }
-
-    fn sizes(&self) -> [u64; 4] {
-        self.split_sizes()
-    }
-
-    /// Units of the inner dimension and the columns that the matrix unit takes at once; rows and batch
-    /// are free.
-    fn grains(&self) -> [u64; 4] {
-        let rate = matrix_rate(&self.machine.chip, self.input);
-        let grains =
-            [rate.map_or(1, |rate| rate.weights_per_unit), 1, 1, rate.map_or(1, |rate| rate.conv_units)];
-        let sizes = self.split_sizes();
-        let mut grains: [u64; 4] = std::array::from_fn(|axis| grains[axis].min(sizes[axis]));
-        // Other columns on the same tiles fill the unit, too.
-        let others = self.whole_sizes()[COLUMNS] / sizes[COLUMNS];
-        if others > 1 {
-            grains[COLUMNS] = 1 << (grains[COLUMNS] / others).max(1).ilog2();
-        }
-        grains
-    }
-
-    fn counts(&self, axis: usize) -> Vec<u64> {
-        part_counts(self.sizes()[axis].div_ceil(self.grains()[axis]), self.tiles())
-    }
-
-    fn cost(&self, parts: &[u64; 4], block: [u64; 4]) -> Option<Cost> {
-        Some(self.split_cost(parts, block))
-    }
-
-    /// Operands arrive and are multiplied at full rate, blocks are as small as the tiles allow, partial sums arrive
-    /// but cost nothing to add.
-    fn least(&self, branch: &Branch<4>) -> Least {
-        let machine = self.machine;
-        let (element_bytes, partial_bytes) = (self.input.size_bytes(), self.partials.size_bytes());
-        let rate =
-            matrix_rate(&machine.chip, self.input).map_or(1, |rate| rate.macs_per_cycle() as u64).max(1);
-        // Whatever is undecided spares what it can: a bus of two, a right side that stays.
-        let paired = branch.is_open(COLUMNS) || branch.parts[COLUMNS].is_multiple_of(2);
-        let rhs_stays = self.rhs_is_free && (branch.is_open(ROWS) || branch.parts[ROWS] == 1);
-        let bytes = |axes: &[usize], each: u64| branch.volume(axes).saturating_mul(each);
-        let lhs_bytes = bytes(&[INNER, BATCH, ROWS], element_bytes);
-        let rhs_bytes = if rhs_stays { 0 } else { bytes(&[INNER, BATCH, COLUMNS], element_bytes) };
-        let out_bytes = bytes(&[BATCH, ROWS, COLUMNS], partial_bytes);
-        let mut cycles = receive_cycles(machine, lhs_bytes, paired)
-            + receive_cycles(machine, rhs_bytes, false)
-            + branch.volume(&[INNER, BATCH, ROWS, COLUMNS]) / rate
-            + superstep_cycles(machine);
-        if branch.parts[INNER] > 1 {
-            let [_, batch, rows, columns] = self.whole_sizes();
-            let results = batch.saturating_mul(rows).saturating_mul(columns);
-            let share_bytes = (results / self.tiles() * partial_bytes).saturating_mul(branch.parts[INNER]);
-            cycles += superstep_cycles(machine) + receive_cycles(machine, share_bytes, false);
-        }
-        let bytes = lhs_bytes.saturating_add(rhs_bytes).saturating_add(out_bytes);
-        (bytes.saturating_sub(self.memory_bytes), cycles)
-    }
-}
-
-struct Arrival {
-    bytes: u64,
-    lhs_cycles: u64,
-    rhs_cycles: u64,
-}
-
-fn product_cycles(chip: &Chip, [inner, batch, rows, columns]: [u64; 4], problem: &Problem) -> u64 {
-    let kernel = Kernel::MatMul {
-        batch: SmallVec::from_slice(&[(0, 0)]),
-        contract: SmallVec::from_slice(&[(2, 1)]),
-        partials: problem.partials,
-    };
-    let (lhs, rhs, out) = ([batch, rows, inner], [batch, inner, columns], [batch, rows, columns]);
-    let operands = [
-        OperandType { dtype: problem.input, lens: &lhs },
-        OperandType { dtype: problem.input, lens: &rhs },
-        OperandType { dtype: problem.output, lens: &out },
-    ];
-    vertex_cycles(kernel.cycles(&operands, chip), chip.workers)
-}
-
-pub(crate) fn reduce_cycles(chip: &Chip, depth: u64, share: u64, dtype: DType) -> u64 {
-    let kernel = Kernel::Reduce { func: pando_base::ReduceFn::Sum, axes: SmallVec::from_slice(&[0]) };
-    let (input, output) = ([depth, share], [share]);
-    let operands = [OperandType { dtype, lens: &input }, OperandType { dtype, lens: &output }];
-    vertex_cycles(kernel.cycles(&operands, chip), chip.workers)
 }
 
 impl MatmulPlan {
-    pub fn grid(&self) -> Grid {
-        let extents: SmallVec<[u32; 4]> = self.parts.iter().map(|&parts| parts as u32).collect();
-        Grid::packed(0, &extents)
+    /// Parts of each role.
+    pub fn parts(&self) -> [u64; 4] {
+        std::array::from_fn(|role| self.cuts[role].iter().map(|cut| cut.parts).product())
     }
 
-    fn span(&self, axis: usize, size: u64) -> Span {
-        Span::Part(Part::even(axis, size, self.grains[axis]))
+    /// Axes of the grid that split the inner dimension.
+    pub fn inner_axes(&self) -> std::ops::Range<usize> {
+        0..self.cuts[INNER].len().max(1)
     }
 
-    /// The left operand's region over the product's grid.
-    pub fn lhs_region(&self, shape: &[u64]) -> Region {
-        self.region(shape, |dims, dim| {
-            let pair = |pairs: &[(usize, usize)]| pairs.iter().position(|&(lhs, _)| lhs == dim);
-            (pair(&dims.batch), pair(&dims.contract), ROWS)
-        })
+    fn span(&self, role: usize, dim: usize, size: u64) -> Span {
+        let before: usize = self.cuts[..role].iter().map(|cuts| cuts.len().max(1)).sum();
+        match self.cuts[role].iter().position(|cut| cut.dim == dim) {
+            Some(at) => Span::Part(Part::even(before + at, size, self.cuts[role][at].grain)),
+            None => Span::full(size),
+        }
     }
 
-    pub fn rhs_region(&self, shape: &[u64]) -> Region {
-        self.region(shape, |dims, dim| {
-            let pair = |pairs: &[(usize, usize)]| pairs.iter().position(|&(_, rhs)| rhs == dim);
-            (pair(&dims.batch), pair(&dims.contract), COLUMNS)
-        })
+    /// What each tile needs of the unit's input.
+    fn lhs_region(&self, shape: &[u64]) -> Region {
+        self.region(shape, ROWS, |&(lhs, _)| lhs)
     }
 
-    /// Spans of an operand; `role` gives a dimension's position among the batch and contracted pairs, and
-    /// the axis that may split it otherwise.
-    fn region(
-        &self,
-        shape: &[u64],
-        role: impl Fn(&DotDims, usize) -> (Option<usize>, Option<usize>, usize),
-    ) -> Region {
+    fn rhs_region(&self, shape: &[u64]) -> Region {
+        self.region(shape, COLUMNS, |&(_, rhs)| rhs)
+    }
+
+    fn region(&self, shape: &[u64], free: usize, side: fn(&(usize, usize)) -> usize) -> Region {
         let span = |(dim, &size): (usize, &u64)| {
-            let (batch, contract, free_axis) = role(&self.dims, dim);
-            let (axis, index) = match (batch, contract) {
-                (Some(pair), _) => (BATCH, pair),
-                (_, Some(pair)) => (INNER, pair),
-                _ => (free_axis, dim),
-            };
-            if self.split[axis] == Some(index) { self.span(axis, size) } else { Span::full(size) }
+            let pair = |pairs: &[(usize, usize)]| pairs.iter().position(|pair| side(pair) == dim);
+            match (pair(&self.dims.batch), pair(&self.dims.contract)) {
+                (Some(pair), _) => self.span(BATCH, pair, size),
+                (_, Some(pair)) => self.span(INNER, pair, size),
+                _ => self.span(free, dim, size),
+            }
         };
         shape.iter().enumerate().map(span).collect()
     }
 
-    /// The result's region: batch, left free, right free dimensions.
-    pub fn out_region(&self, lhs: &[u64], rhs: &[u64]) -> Region {
-        let (lhs_region, rhs_region) = (self.lhs_region(lhs), self.rhs_region(rhs));
-        let batch = self.dims.batch.iter().map(|&(dim, _)| lhs_region[dim]);
-        let rows = self.dims.lhs_free.iter().map(|&dim| lhs_region[dim]);
-        let columns = self.dims.rhs_free.iter().map(|&dim| rhs_region[dim]);
-        batch.chain(rows).chain(columns).collect()
+    /// What each tile needs of the dot's operands.
+    pub fn operand_regions(&self, [lhs, rhs]: [&[u64]; 2]) -> [Region; 2] {
+        if self.swapped {
+            [self.rhs_region(lhs), self.lhs_region(rhs)]
+        } else {
+            [self.lhs_region(lhs), self.rhs_region(rhs)]
+        }
+    }
+
+    /// What each tile computes of the result.
+    pub fn out_region(&self, operands: [&[u64]; 2]) -> Region {
+        let mut regions = self.operand_regions(operands);
+        if self.swapped {
+            regions.reverse();
+        }
+        let [lhs, rhs] = regions;
+        let batch = self.dims.batch.iter().map(|&(dim, _)| lhs[dim]);
+        let rows = self.dims.lhs_free.iter().map(|&dim| lhs[dim]);
+        let columns = self.dims.rhs_free.iter().map(|&dim| rhs[dim]);
+        let product: Region = batch.chain(rows).chain(columns).collect();
+        if self.order.is_empty() {
+            return product;
+        }
+        self.order.iter().map(|&dim| product[usize::from(dim)]).collect()
     }
 }
 
+/// What a product's plan depends on of an operand, besides its type.
+pub(super) struct Operand {
+    /// Where it lies, if that is known.
+    pub layout: Option<Layout>,
+    /// Whether it can be stored wherever it is wanted.
+    pub is_free: bool,
+}
+
+/// Where the larger operand lies whose blocks a split may leave there.
+fn home(dims: &DotDims, layouts: [&Option<Layout>; 2], shapes: [&Shape; 2]) -> Option<Home> {
+    let of = |side: usize| Home::of(dims, side, layouts[side].as_ref()?, shapes[side]);
+    let first = usize::from(shapes[1].num_elements() > shapes[0].num_elements());
+    of(first).or_else(|| of(1 - first))
+}
+
 impl Planner<'_> {
-    pub(super) fn matmul(&mut self, dot: &Dot, id: NodeId, node: &Node) -> Method {
-        let (lhs, rhs, out) = (node.operands[0], node.operands[1], node.results[0]);
-        let method = match self.preplanned.remove(&id) {
-            Some(method) => method,
-            None => Method::Matmul(self.matmul_plan(dot, node)),
-        };
-        let Method::Matmul(plan) = &method else { unreachable!("a dot is planned as a product") };
+    pub(super) fn matmul(&mut self, dot: &Dot, node: &Node) -> Method {
+        let (lhs, rhs) = (node.operands[0], node.operands[1]);
+        let method = Method::Matmul(Box::new(self.matmul_plan(dot, node)));
+        let Method::Matmul(plan) = &method else { unreachable!("just made") };
         self.want(rhs, &self.operand_layout(&method, node, 1));
         self.want(lhs, &self.operand_layout(&method, node, 0));
-        let region = plan.out_region(&self.shape(lhs), &self.shape(rhs));
-        self.set_product(out, Layout { grid: plan.grid(), region }, plan.stages.is_empty());
+        let region = plan.out_region([&self.shape(lhs), &self.shape(rhs)]);
+        let own = Layout { grid: plan.grid.clone(), region };
+        self.set_product(node.results[0], own, plan.stages.is_empty());
         method
     }
 
@@ -390,33 +202,101 @@ impl Planner<'_> {
         self.set_value(out, home);
     }
 
+    /// The cheaper of the plans with either operand as the matrix unit's weights, as PopLibs' planner tries both
+    /// (poplar.md section 3.4).
+    ///
+    /// Assumption: weights that are stored for the unit stay its weights. Measured products of a stored matrix take as
+    /// long with 4 columns as with 16 (hardware.md section 9, rows 39 and 40), so the library does not exchange there.
     pub(super) fn matmul_plan(&mut self, dot: &Dot, node: &Node) -> MatmulPlan {
+        let operands = [0, 1].map(|at| Operand {
+            layout: self.lies(node.operands[at]),
+            is_free: self.is_free(node.operands[at]),
+        });
+        self.matmul_plan_for(dot, node, &operands)
+    }
+
+    /// The plan if operands lie so.
+    pub(super) fn matmul_plan_for(&mut self, dot: &Dot, node: &Node, operands: &[Operand; 2]) -> MatmulPlan {
         let (lhs, rhs, out) = (node.operands[0], node.operands[1], node.results[0]);
-        let problem = Problem {
+        let shapes = [self.shape(lhs), self.shape(rhs)];
+        let dims = DotDims::new(dot, shapes[0].rank(), shapes[1].rank());
+        let reductions = self.reductions(out, &dims);
+        let plain = Problem {
             machine: self.machine,
-            dims: DotDims::new(dot, self.shape(lhs).rank(), self.shape(rhs).rank()),
-            lhs: self.shape(lhs),
-            rhs: self.shape(rhs),
+            reductions,
+            home: home(&dims, [&operands[0].layout, &operands[1].layout], [&shapes[0], &shapes[1]]),
+            dims: dims.clone(),
+            lhs: shapes[0].clone(),
+            rhs: shapes[1].clone(),
             input: self.dtype(lhs),
             partials: self.partials(self.dtype(lhs), self.dtype(out)),
             output: self.dtype(out),
-            rhs_is_free: self.is_free(rhs),
+            transposes: false,
+            rhs_is_free: operands[1].is_free,
             memory_bytes: self.room(node),
         };
-        let key = format!(
-            "{:?} {} {} {} {} {} {} {}",
-            problem.dims,
-            problem.lhs,
-            problem.rhs,
-            problem.input,
-            problem.partials,
-            problem.output,
-            problem.rhs_is_free,
-            problem.memory_bytes
-        );
-        match self.found.matmuls.get(&key) {
-            Some(plan) => plan.clone(),
-            None => self.found.matmuls.entry(key).or_insert(problem.solve()).clone(),
+        let key = format!("{} {}", plain.key(), operands[0].is_free);
+        if let Some(plan) = self.found.matmuls.get(&key) {
+            return plan.clone();
+        }
+        let mut plan = plain.solve();
+        if !plain.rhs_is_free && !self.is_stored(rhs) {
+            let flipped = dims.swapped();
+            let swapped = Problem {
+                home: home(&flipped, [&operands[1].layout, &operands[0].layout], [&shapes[1], &shapes[0]]),
+                dims: flipped,
+                lhs: plain.rhs.clone(),
+                rhs: plain.lhs.clone(),
+                input: self.dtype(rhs),
+                transposes: true,
+                reductions: [reductions[1], reductions[0]],
+                rhs_is_free: operands[0].is_free,
+                ..plain
+            };
+            let swapped = MatmulPlan { swapped: true, order: dims.swapped_order(), ..swapped.solve() };
+            let worth = |plan: &MatmulPlan| (plan.over_bytes, plan.cost.cycles());
+            if worth(&swapped) < worth(&plan) {
+                plan = swapped;
+            }
+        }
+        self.found.matmuls.entry(key).or_insert(plan).clone()
+    }
+
+    /// How many reductions of a product, or of functions of it, are over free dimensions of the left and of the right
+    /// operand.
+    fn reductions(&self, out: ValueId, dims: &DotDims) -> [u64; 2] {
+        let rows = dims.batch.len()..dims.batch.len() + dims.lhs_free.len();
+        let columns = rows.end..rows.end + dims.rhs_free.len();
+        let mut found = [0; 2];
+        let mut values = vec![out];
+        // A softmax has three functions between its two reductions.
+        for _ in 0..4 {
+            let users = values.iter().flat_map(|&value| self.users_of(value)).collect::<Vec<_>>();
+            for axes in users.iter().filter_map(|node| match &node.op {
+                Op::Reduce { axes, .. } => Some(axes),
+                _ => None,
+            }) {
+                found[0] += u64::from(axes.iter().any(|axis| rows.contains(axis)));
+                found[1] += u64::from(axes.iter().any(|axis| columns.contains(axis)));
+            }
+            let same = |node: &&&Node| {
+                node.op.is_elementwise() && self.func.ty(node.results[0]).dims == self.func.ty(out).dims
+            };
+            values = users.iter().filter(same).map(|node| node.results[0]).collect();
+            values.dedup();
+        }
+        found
+    }
+
+    fn users_of(&self, value: ValueId) -> impl Iterator<Item = &Node> {
+        self.users[value].iter().map(|&id| &self.func.nodes[id])
+    }
+
+    /// Whether a value is kept for its products, as weights are.
+    fn is_stored(&self, value: ValueId) -> bool {
+        match self.func.values[value].def {
+            ValueDef::Param(_) => true,
+            ValueDef::Node(node, _) => matches!(self.func.nodes[node].op, Op::Constant(_)),
         }
     }
 
@@ -425,10 +305,10 @@ impl Planner<'_> {
         let shapes: Vec<Shape> =
             node.operands.iter().chain(&node.results).map(|&value| self.shape(value)).collect();
         match method {
-            Method::Matmul(plan) if operand == 0 => {
-                Layout { grid: plan.grid(), region: plan.lhs_region(&shapes[0]) }
+            Method::Matmul(plan) => {
+                let [lhs, rhs] = plan.operand_regions([&shapes[0], &shapes[1]]);
+                Layout { grid: plan.grid.clone(), region: if operand == 0 { lhs } else { rhs } }
             }
-            Method::Matmul(plan) => Layout { grid: plan.grid(), region: plan.rhs_region(&shapes[1]) },
             Method::Conv(plan) if operand == 0 => {
                 let region = plan.input_region(&shapes[0], &shapes[1], &shapes[2]);
                 Layout { grid: plan.grid(), region }

@@ -9,24 +9,32 @@ mod along;
 mod control;
 mod conv;
 mod conv_split;
+mod cost;
 mod family;
 mod fuse;
 mod gather;
+mod home;
 mod in_place;
 mod matmul;
+mod matmul_split;
 mod print;
 mod reduce;
 mod scatter;
 mod search;
 mod serial;
+mod shared;
+mod smooth;
 mod sparse;
 mod spread;
+mod ways;
 mod window;
 
 pub use along::SortPlan;
 pub(crate) use along::{rows_layout, scan_attrs};
 pub use conv::ConvPlan;
-pub(crate) use fuse::{number_of, sigmoid_parts};
+pub use cost::Cost;
+pub(crate) use cost::{matrix_rate, receive_cycles, reduce_cycles, superstep_cycles, vertex_cycles};
+pub(crate) use fuse::number_of;
 pub use gather::GatherPlan;
 pub(crate) use in_place::{reshaped, row_of};
 pub use matmul::MatmulPlan;
@@ -35,31 +43,32 @@ pub(crate) use reduce::total_dtype;
 pub use reduce::{stages_for, stages_for_axes};
 pub use scatter::{ScatterPlan, UPDATES};
 pub use serial::{Cut, SerialPlan};
+pub(crate) use smooth::smooth;
 pub use sparse::SparsePlan;
 pub(crate) use sparse::{COLUMNS, Sizes};
-pub(crate) use window::{window_kernel, window_source};
+pub(crate) use window::{gradient_sources, window_gradient_kernel, window_kernel, window_source};
 
 use crate::Options;
 use crate::layouts::{balanced, evenly, flat, normalize, without_copies};
 use crate::rooms::Rooms;
 use pando_base::{DType, IdSet, Result, Shape, SideTable};
-use pando_graph::{Func, Module, Node, NodeId, Op, ValueDef, ValueId};
-use pando_machine::{Chip, Machine, MatrixRate};
+use pando_graph::{Func, Module, Node, NodeId, Op, ReduceWindow, ValueDef, ValueId};
+use pando_machine::Machine;
 use pando_tile::message::is_flat;
-use pando_tile::{Layout, Span, VertexCost};
+use pando_tile::{Layout, Span};
 use rustc_hash::FxHashMap;
 use spread::Sharing;
 
 /// Users of a block of an operand from which on each of them stores a share of it. What one of two tiles on a bus
 /// stores comes to them at half the rate, which is hardly any of the block then.
-const MANY_COPIES: u64 = 64;
+const MANY_COPIES: u64 = 16;
 
 /// How a node is computed. Operations not listed have one way.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Method {
     /// Follows from the layouts.
     Direct,
-    Matmul(MatmulPlan),
+    Matmul(Box<MatmulPlan>),
     Conv(ConvPlan),
     /// A product in slices.
     Serial(Box<SerialPlan>),
@@ -67,6 +76,8 @@ pub enum Method {
     Scatter(ScatterPlan),
     Sort(SortPlan),
     Sparse(SparsePlan),
+    /// The gradient of a maximum or minimum over windows.
+    WindowGradient(ReduceWindow),
     /// Plans of the functions that a branch or loop runs, in the order of [`Op::funcs`].
     Control(Vec<Plan>),
     /// In the vertex of the operation that uses it.
@@ -177,12 +188,20 @@ impl<'a> Planner<'a> {
             Op::ReduceWindow(window) => self.reduce_window(window, node),
             Op::Scan(scan) => self.scan(scan, node),
             Op::Sort(sort) => self.sort(sort, node),
-            Op::Call(_) if node.operands.len() == 2 => self.rounding(node),
-            Op::Call(_) => self.sparse_matmul(node),
+            Op::Call(func) => self.composite(&self.module.funcs[*func], node),
             Op::If { then_func, else_func } => self.branch(*then_func, *else_func, node),
             Op::Repeat { body, .. } => self.repeat(*body, node),
             Op::While { cond, body } => self.while_loop(*cond, *body, node),
             _ => unreachable!("{} was refused as unsupported", node.op),
+        }
+    }
+
+    /// A composite that is more than its body.
+    fn composite(&mut self, func: &Func, node: &Node) -> Method {
+        match window::gradient_window(func) {
+            Some(window) => self.window_gradient(window, node),
+            None if node.operands.len() == 2 => self.rounding(node),
+            None => self.sparse_matmul(node),
         }
     }
 
@@ -441,34 +460,4 @@ impl<'a> Planner<'a> {
 /// A copy of a whole tensor on each tile of a layout.
 pub(crate) fn everywhere(layout: &Layout, shape: &[u64]) -> Layout {
     Layout { grid: layout.grid.clone(), region: shape.iter().map(|&size| Span::full(size)).collect() }
-}
-
-/// Cycles of a tile that runs one vertex of this cost.
-pub(crate) fn vertex_cycles(cost: VertexCost, workers: u32) -> u64 {
-    match cost {
-        VertexCost::Worker(slots) => slots.saturating_mul(workers.into()),
-        VertexCost::Supervisor(cycles) => cycles,
-    }
-}
-
-/// The rate at which the matrix unit multiplies a type: its own, or that of the next wider format that the chip has.
-pub(crate) fn matrix_rate(chip: &Chip, dtype: DType) -> Option<&MatrixRate> {
-    let formats: &[&str] = match dtype {
-        DType::F32 => &["f32"],
-        DType::F8(..) => &["f8", "f16", "f32"],
-        _ => &["f16"],
-    };
-    formats.iter().find_map(|format| chip.fastest_rate(format))
-}
-
-/// Cycles to receive bytes on one tile, at the bus's full width if a neighbour gets the same.
-pub(crate) fn receive_cycles(machine: &Machine, bytes: u64, paired: bool) -> u64 {
-    let exchange = &machine.chip.exchange;
-    let width = if paired { u64::from(exchange.tiles_per_bus.max(1)) } else { 1 };
-    bytes.div_ceil(exchange.bytes_per_cycle * width)
-}
-
-/// Fixed cycles of one superstep with an exchange.
-pub(crate) fn superstep_cycles(machine: &Machine) -> u64 {
-    machine.chip.sync.internal_cycles + machine.chip.exchange.setup_cycles
 }

@@ -1,5 +1,6 @@
 //! The plan as text: one line per value, with its method where there is a choice.
 
+use super::matmul::{BATCH, COLUMNS, DimSplit, INNER, ROWS};
 use super::{Method, Plan};
 use crate::prepare::value_name;
 use pando_graph::{Func, Module, NodeId, ValueId};
@@ -51,14 +52,21 @@ fn print_layout(layout: &Layout) -> String {
 
 fn print_method(method: &Method) -> String {
     match method {
-        Method::Direct | Method::Control(_) => String::new(),
+        Method::Direct | Method::Control(_) | Method::WindowGradient(_) => String::new(),
         Method::Fused => "  fused".into(),
         Method::Kept => "  fused, kept".into(),
         Method::View => "  view".into(),
         Method::Matmul(plan) => {
-            let [inner, batch, rows, columns] = plan.parts;
+            let [inner, batch, rows, columns] =
+                [INNER, BATCH, ROWS, COLUMNS].map(|role| print_cuts(&plan.cuts[role]));
             format!(
-                "  split inner={inner} batch={batch} rows={rows} columns={columns} partials={}{} cycles={} temporary={}",
+                "  {}split inner={inner} batch={batch} rows={rows} columns={columns}{} partials={}{} cycles={} temporary={}",
+                if plan.swapped { "swapped " } else { "" },
+                match plan.stays {
+                    Some(0) => " inputs=stay",
+                    Some(_) => " weights=stay",
+                    None => "",
+                },
                 plan.partials,
                 print_stages(&plan.stages),
                 plan.cost.cycles(),
@@ -107,6 +115,12 @@ fn print_method(method: &Method) -> String {
             )
         }
     }
+}
+
+/// Parts of each dimension that is cut: `16*12`.
+fn print_cuts(cuts: &[DimSplit]) -> String {
+    let parts: Vec<String> = cuts.iter().map(|cut| cut.parts.to_string()).collect();
+    if parts.is_empty() { "1".into() } else { parts.join("*") }
 }
 
 fn print_stages(stages: &[u64]) -> String {

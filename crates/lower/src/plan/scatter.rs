@@ -2,10 +2,10 @@
 //! every update), along its rows (each tile sees every update and does those of its rows), and, if they are
 //! combined, the updates over tiles (partial results, which are then combined).
 
+use super::reduce_cycles;
 use super::{Method, Planner, receive_cycles, stages_for, superstep_cycles, vertex_cycles};
 use crate::layouts::{normalize, part_counts};
 use crate::plan::gather::largest;
-use crate::plan::matmul::reduce_cycles;
 use pando_base::{DType, ReduceFn};
 use pando_graph::Node;
 use pando_tile::kernel::ScatterAttrs;

@@ -4,7 +4,7 @@
 //! smallest blocks that the rest of the tiles allow takes longer than the best split so far. The result is that of
 //! trying every split; the work follows the problem's sizes, hardly the number of tiles.
 
-use super::matmul::Cost;
+use super::Cost;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 
@@ -22,16 +22,19 @@ pub(super) trait Splits<const N: usize> {
     fn memory_bytes(&self) -> u64;
     /// Sizes of the whole problem by axis.
     fn whole(&self) -> [u64; N];
-    /// Sizes of the dimensions that are split.
-    fn sizes(&self) -> [u64; N];
-    /// Units in which they are split.
-    fn grains(&self) -> [u64; N];
-    /// Numbers of parts worth trying.
-    fn counts(&self, axis: usize) -> Vec<u64>;
+    /// Numbers of parts worth trying, rising, with their largest blocks, falling.
+    fn choices(&self, axis: usize) -> Vec<Choice>;
     /// The cost of a split whose busiest tile has blocks of these sizes; nothing if it cannot be split so.
     fn cost(&self, parts: &[u64; N], block: [u64; N]) -> Option<Cost>;
     /// A lower bound of all splits of a branch.
     fn least(&self, branch: &Branch<N>) -> Least;
+}
+
+/// A number of parts of an axis, and the size of the largest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    pub parts: u64,
+    pub block: u64,
 }
 
 /// What is decided, and what the rest of the tiles allows.
@@ -61,9 +64,7 @@ impl<const N: usize> Branch<'_, N> {
 pub(super) struct Search<'a, P, const N: usize> {
     problem: &'a P,
     whole: [u64; N],
-    sizes: [u64; N],
-    grains: [u64; N],
-    counts: [Vec<u64>; N],
+    choices: [Vec<Choice>; N],
     best: Option<Found<N>>,
 }
 
@@ -86,16 +87,14 @@ impl<'a, P: Splits<N>, const N: usize> Search<'a, P, N> {
         Search {
             problem,
             whole: problem.whole(),
-            sizes: problem.sizes(),
-            grains: problem.grains(),
-            counts: std::array::from_fn(|axis| problem.counts(axis)),
+            choices: std::array::from_fn(|axis| problem.choices(axis)),
             best: None,
         }
     }
 
     pub fn best(mut self) -> Found<N> {
         let undecided: SmallVec<[usize; 6]> =
-            P::ORDER.into_iter().filter(|&axis| self.counts[axis].len() > 1).collect();
+            P::ORDER.into_iter().filter(|&axis| self.choices[axis].len() > 1).collect();
         let root = Node { parts: [1; N], block: self.whole };
         self.descend(&undecided, root, self.problem.tiles());
         self.best.expect("one part each is always a candidate")
@@ -104,24 +103,31 @@ impl<'a, P: Splits<N>, const N: usize> Search<'a, P, N> {
     /// Decides the axes in `undecided`, with `tiles` tiles for each combination of the decided ones.
     fn descend(&mut self, undecided: &[usize], node: Node<N>, tiles: u64) {
         let Some((&axis, rest)) = undecided.split_first() else { return self.consider(node) };
-        let within = self.counts[axis].partition_point(|&count| count <= tiles);
-        let mut branches: SmallVec<[(Least, u64); 64]> = self.counts[axis][..within]
-            .iter()
-            .map(|&count| (self.least(rest, self.with(node, axis, count), tiles / count), count))
+        let within = self.within(axis, tiles);
+        let mut branches: SmallVec<[(Least, u64, usize); 64]> = (0..within)
+            .map(|place| {
+                let parts = self.choices[axis][place].parts;
+                (self.least(rest, self.with(node, axis, place), tiles / parts), parts, place)
+            })
             .collect();
         branches.sort_unstable();
-        for (least, count) in branches {
+        for (least, parts, place) in branches {
             let best = self.best.as_ref().map(|best| (best.over_bytes, best.cost.cycles()));
             if best.is_some_and(|best| least > best) {
                 break;
             }
-            self.descend(rest, self.with(node, axis, count), tiles / count);
+            self.descend(rest, self.with(node, axis, place), tiles / parts);
         }
     }
 
-    fn with(&self, mut node: Node<N>, axis: usize, count: u64) -> Node<N> {
-        node.parts[axis] = count;
-        node.block[axis] = self.block(axis, count);
+    /// How many of an axis' choices there are tiles for.
+    fn within(&self, axis: usize, tiles: u64) -> usize {
+        self.choices[axis].partition_point(|choice| choice.parts <= tiles)
+    }
+
+    fn with(&self, mut node: Node<N>, axis: usize, place: usize) -> Node<N> {
+        let choice = self.choices[axis][place];
+        (node.parts[axis], node.block[axis]) = (choice.parts, choice.block);
         node
     }
 
@@ -134,19 +140,12 @@ impl<'a, P: Splits<N>, const N: usize> Search<'a, P, N> {
         }
     }
 
-    /// The largest block of an axis in so many parts.
-    fn block(&self, axis: usize, parts: u64) -> u64 {
-        let (size, grain) = (self.sizes[axis], self.grains[axis]);
-        let split = (size.div_ceil(grain).div_ceil(parts) * grain).min(size);
-        split.saturating_mul(self.whole[axis] / size)
-    }
-
     fn least(&self, undecided: &[usize], node: Node<N>, tiles: u64) -> Least {
         // The largest block of an undecided axis is at least its share of all tiles that are left, and so is the
         // largest block of several together.
         let (mut block, mut whole) = (node.block, node.block);
         for &axis in undecided {
-            block[axis] = self.block(axis, tiles.min(self.sizes[axis]));
+            block[axis] = self.choices[axis][self.within(axis, tiles).max(1) - 1].block;
             whole[axis] = self.whole[axis];
         }
         self.problem.least(&Branch { undecided, parts: node.parts, block, whole, tiles })

@@ -6,8 +6,8 @@
 //! every slice, the index space of a slice is that of the product with a shorter dimension, and a slice is planned as any
 //! product is. Operands that are cut lie so that each tile takes its part of a slice from what it has.
 
-use super::matmul::{Cost, DotDims};
-use super::{Method, Plan, Planner, superstep_cycles};
+use super::matmul::DotDims;
+use super::{Cost, Method, Plan, Planner, superstep_cycles};
 use crate::layouts::{evenly, normalize, without_copies};
 use crate::rooms;
 use pando_base::{DType, Shape};
@@ -130,7 +130,7 @@ impl Planner<'_> {
             return self.adopt(serial, node);
         }
         match &node.op {
-            Op::Dot(dot) => self.matmul(dot, id, node),
+            Op::Dot(dot) => self.matmul(dot, node),
             Op::Conv(conv) => self.conv(conv, id, node),
             op => unreachable!("{op} is no product"),
         }
@@ -421,7 +421,7 @@ impl Planner<'_> {
         whole.filter(|whole| largest(whole) * 32 <= largest(&even) * 33).unwrap_or(even)
     }
 
-    fn lies(&self, value: ValueId) -> Option<Layout> {
+    pub(super) fn lies(&self, value: ValueId) -> Option<Layout> {
         self.plan.layouts[value].clone().or_else(|| self.families.layout(value).cloned())
     }
 

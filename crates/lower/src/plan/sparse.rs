@@ -3,10 +3,10 @@
 //! columns give is added. The planner knows the number of blocks only; bands are filled with the pattern, if it is
 //! known, before planning.
 
+use super::reduce_cycles;
 use super::{Method, Planner, receive_cycles, stages_for, superstep_cycles, vertex_cycles};
 use crate::Options;
 use crate::layouts::{normalize, part_counts};
-use crate::plan::matmul::reduce_cycles;
 use pando_base::DType;
 use pando_graph::Node;
 use pando_machine::Machine;
@@ -37,6 +37,8 @@ pub(crate) struct Sizes {
     pub blocks: u64,
     pub dtype: DType,
     pub partials: DType,
+    /// How much room a bucket has over the mean, as a share of it; nothing if it takes the fullest band.
+    pub room: Option<f64>,
 }
 
 impl Sizes {
@@ -64,9 +66,13 @@ impl Sizes {
 
     /// The fullest of so many buckets, if blocks are spread at random. Assumption: three standard deviations above the
     /// mean.
-    fn slots(&self, buckets: u64) -> u64 {
+    pub fn slots(&self, buckets: u64) -> u64 {
         let mean = self.blocks as f64 / buckets as f64;
-        let spread = if buckets > 1 { 3.0 * mean.sqrt() } else { 0.0 };
+        let spread = match self.room {
+            _ if buckets == 1 => 0.0,
+            Some(share) => share * mean,
+            None => 3.0 * mean.sqrt(),
+        };
         ((mean + spread).ceil() as u64).clamp(1, self.blocks.max(1))
     }
 
@@ -138,6 +144,7 @@ impl Planner<'_> {
             blocks: buckets[0] * buckets[1] * buckets[2],
             dtype: self.dtype(x),
             partials,
+            room: None,
         };
         let parts = [bands[1], batch, bands[0]];
         let (cycles, _) = sizes.cost(parts, buckets[2], self.machine);

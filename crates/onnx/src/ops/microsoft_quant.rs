@@ -1,6 +1,7 @@
 //! Quantised operators of `com.microsoft`: the plain operator in f32 between dequantising and quantising, or exact
 //! integer sums that are scaled. Where ONNX Runtime rounds between, results may differ by one step.
 
+use super::conv::along;
 use super::quant::{dynamic_quantize_linear, matmul_integer, quantised};
 use super::{activation, layout, matmul, pool};
 use crate::ctx::Ctx;
@@ -26,10 +27,21 @@ fn required(c: &mut Ctx, position: usize) -> Result<ValueId> {
 
 /// `(x - zero) · scale`; operands stand one after the other.
 fn real(c: &mut Ctx, x: usize) -> Result<ValueId> {
+    real_along(c, x, None)
+}
+
+/// As [`real`], numbers that are several being those of an axis.
+fn real_along(c: &mut Ctx, x: usize, axis: Option<usize>) -> Result<ValueId> {
     let codes = c.x(x)?;
     let mut value = c.b.convert(codes, DType::F32)?;
+    let spread = |c: &mut Ctx, numbers: ValueId| match axis {
+        Some(_) => along(c, numbers, codes, axis),
+        None => Ok(numbers),
+    };
     let scale = required(c, x + 1)?;
+    let scale = spread(c, scale)?;
     if let Some(zero) = number(c, x + 2)? {
+        let zero = spread(c, zero)?;
         value = c.minus(value, zero)?;
     }
     c.times(value, scale)
@@ -166,7 +178,9 @@ pub(super) fn dynamic_quantize_matmul(c: &mut Ctx) -> Result<ValueId> {
 /// `A, scale, zero, B, scale, zero, C, scale of the result, zero of the result`; C counts in the product of both
 /// scales. Without the last two the result is in f32.
 pub(super) fn qgemm(c: &mut Ctx) -> Result<Vec<Value>> {
-    let (x, y, alpha) = (real(c, 0)?, real(c, 3)?, c.float("alpha", 1.0));
+    // Numbers of the right side count per column of the result.
+    let columns = usize::from(!c.flag("transB", false));
+    let (x, y, alpha) = (real(c, 0)?, real_along(c, 3, Some(columns))?, c.float("alpha", 1.0));
     let (x_scale, y_scale) = (required(c, 1)?, required(c, 4)?);
     let bias = match c.opt(6)? {
         Some(bias) => {

@@ -1,7 +1,7 @@
 //! Whether the input block of a convolution or a sliding window holds all that its output block needs. Types and sizes say nothing
 //! about where blocks lie, so no earlier check sees this, and the kernel takes it for granted.
 
-use pando_tile::kernel::{ConvAttrs, missing_window_input};
+use pando_tile::kernel::{ConvAttrs, holds_gradient_windows, missing_window_input};
 use pando_tile::{Arg, Kernel};
 
 /// True for all other kernels.
@@ -13,6 +13,9 @@ pub fn holds_windows(kernel: &Kernel, args: &[Arg]) -> bool {
         }
         (Kernel::ReduceWindow { attrs, .. }, [input, out]) => {
             missing_window_input(attrs, input, out).is_none()
+        }
+        (Kernel::WindowGrad { attrs, .. }, [input, gradient, out]) => {
+            holds_gradient_windows(attrs, input, gradient, out)
         }
         _ => true,
     }

@@ -5,7 +5,7 @@
 //! Cycles: the functions' loops of hardware.md section 6.2, see [`cycles`].
 
 use super::cost::{self, Cycles, c};
-use super::{Arg, Dims, Kernel, OperandType, VertexCost, elementwise, movement};
+use super::{Arg, Dims, Kernel, OperandType, Smooth, VertexCost, elementwise, movement};
 use pando_base::{BinaryFn, CompareFn, DType, Shape, Tensor, UnaryFn};
 use pando_machine::Chip;
 use smallvec::SmallVec;
@@ -41,7 +41,7 @@ pub enum MapFn {
     Compare(CompareFn),
     Select,
     Cast,
-    Sigmoid,
+    Smooth(Smooth),
 }
 
 impl MapFn {
@@ -54,7 +54,7 @@ impl MapFn {
             MapFn::Compare(func) => Kernel::Compare(func),
             MapFn::Select => Kernel::Select,
             MapFn::Cast => Kernel::Cast,
-            MapFn::Sigmoid => Kernel::Sigmoid,
+            MapFn::Smooth(func) => Kernel::Smooth(func),
         }
     }
 }
@@ -221,7 +221,7 @@ mod tests {
         let kernel = Kernel::Map(MapAttrs {
             inputs: smallvec![smallvec![0, 0]],
             steps: vec![
-                step(MapFn::Sigmoid, DType::F32, &[0]),
+                step(MapFn::Smooth(Smooth::Sigmoid), DType::F32, &[0]),
                 step(MapFn::Binary(BinaryFn::Mul), DType::F32, &[1, 0]),
             ],
             kept: Some(0),

@@ -1,12 +1,13 @@
 //! MatMul: products of matrices on the matrix unit. Types: f32, f16 and bf16 of one type, 8-bit floats in
 //! any mix, with sums in f32 or f16 ([`amp`] says in which order); integers of one type, wrapping in the
 //! output's type. Cycles: the unit's 1×1 vertex (hardware.md section 6.1), with the rows of `lhs` as its
-//! field.
+//! field. Which operand is `lhs` changes no value: products commute, and sums have the order of the contracted
+//! dimensions.
 
 use super::amp::{self, Product, Unit};
 use super::cost;
 use super::values;
-use super::{Arg, OperandType, VertexCost, conv, same_but_ones};
+use super::{Arg, OperandType, VertexCost, conv, movement, same_but_ones};
 use pando_base::DType;
 use pando_machine::Chip;
 use smallvec::SmallVec;
@@ -14,10 +15,12 @@ use smallvec::SmallVec;
 type Pairs = [(u8, u8)];
 type Order = SmallVec<[usize; 6]>;
 
-/// `lhs, rhs, out`: `out` has the batch dimensions, then lhs's free ones, then rhs's.
+/// `lhs, rhs, out`: the product has the batch dimensions, then lhs's free ones, then rhs's, and `out` has them in
+/// `order`.
 pub(super) fn check(
     batch: &Pairs,
     contract: &Pairs,
+    order: &[u8],
     partials: DType,
     operands: &[OperandType],
 ) -> Result<(), String> {
@@ -26,7 +29,7 @@ pub(super) fn check(
     let used = |side: fn(&(u8, u8)) -> u8| batch.iter().chain(contract).map(side).collect::<Vec<u8>>();
     for (operand, dims) in [(lhs, used(|pair| pair.0)), (rhs, used(|pair| pair.1))] {
         let in_range = dims.iter().all(|&dim| usize::from(dim) < operand.lens.len());
-        if !in_range || !super::movement::are_distinct(&dims) {
+        if !in_range || !movement::are_distinct(&dims) {
             return Err(format!(
                 "batch and contracted dimensions {dims:?} are not distinct ones of {operand}"
             ));
@@ -38,13 +41,21 @@ pub(super) fn check(
         }
     }
     let roles = Roles::new(batch, contract, lhs.lens.len(), rhs.lens.len());
-    let pick = |order: &[usize], lens: &[u64]| order.iter().map(|&dim| lens[dim]).collect::<Vec<u64>>();
-    let expected =
-        [pick(&roles.lhs_batch, lhs.lens), pick(&roles.lhs_free, lhs.lens), pick(&roles.rhs_free, rhs.lens)];
-    if !same_but_ones(&expected.concat(), out.lens) {
+    let product = roles.product_lens(lhs.lens, rhs.lens);
+    let in_range = order.iter().all(|&dim| usize::from(dim) < product.len());
+    if !order.is_empty() && (order.len() != product.len() || !in_range || !movement::are_distinct(order)) {
+        return Err(format!("order {order:?} does not hold each of {} dimensions once", product.len()));
+    }
+    let expected: Vec<u64> = in_order(order, product.len()).map(|dim| product[dim]).collect();
+    if !same_but_ones(&expected, out.lens) {
         return Err(format!("the product of {lhs} and {rhs} is not {out}"));
     }
     Ok(())
+}
+
+/// The product's dimensions as the output has them.
+fn in_order(order: &[u8], rank: usize) -> impl Iterator<Item = usize> {
+    (0..rank).map(|dim| order.get(dim).map_or(dim, |&dim| usize::from(dim)))
 }
 
 /// Which dimensions of the operands play which part, in order.
@@ -77,6 +88,11 @@ impl Roles {
         }
     }
 
+    fn product_lens(&self, lhs: &[u64], rhs: &[u64]) -> SmallVec<[u64; 6]> {
+        let of_lhs = self.lhs_batch.iter().chain(&self.lhs_free).map(|&dim| lhs[dim]);
+        of_lhs.chain(self.rhs_free.iter().map(|&dim| rhs[dim])).collect()
+    }
+
     fn product(&self, lhs: &[u64], rhs: &[u64]) -> Product {
         let over = |order: &[usize], lens: &[u64]| {
             order.iter().fold(1u64, |product, &dim| product.saturating_mul(lens[dim]))
@@ -104,13 +120,16 @@ impl Roles {
     }
 }
 
-pub(super) fn run(batch: &Pairs, contract: &Pairs, partials: DType, args: &mut [Arg]) {
+pub(super) fn run(batch: &Pairs, contract: &Pairs, order: &[u8], partials: DType, args: &mut [Arg]) {
     let [lhs, rhs, out] = args else { unreachable!("matmul has three operands") };
     let (lhs, rhs) = (&lhs.data, &rhs.data);
     let lens: [&[u64]; 2] = [lhs.shape(), rhs.shape()];
     let roles = Roles::new(batch, contract, lens[0].len(), lens[1].len());
     let product = roles.product(lens[0], lens[1]);
     let count = out.data.num_elements() as usize;
+    let product_lens = values::sizes(&roles.product_lens(lens[0], lens[1]));
+    let order: Order = in_order(order, product_lens.len()).collect();
+    let is_sorted = order.is_sorted();
     if lhs.dtype().is_float() {
         let packed = roles.packed([&values::to_f32(lhs), &values::to_f32(rhs)], lens);
         let step = amp::step_len(lhs.dtype());
@@ -118,6 +137,7 @@ pub(super) fn run(batch: &Pairs, contract: &Pairs, partials: DType, args: &mut [
         for_rows(&product, &packed, &mut sums, |sums, inputs, weights| {
             amp::accumulate(sums, inputs.chunks(step).zip(weights.chunks(step * sums.len())), partials);
         });
+        let sums = if is_sorted { sums } else { values::permuted(&sums, &product_lens, &order) };
         values::write_f32(&mut out.data, &sums);
     } else {
         let packed = roles.packed([&values::to_wrapping(lhs), &values::to_wrapping(rhs)], lens);
@@ -125,6 +145,7 @@ pub(super) fn run(batch: &Pairs, contract: &Pairs, partials: DType, args: &mut [
         for_rows(&product, &packed, &mut sums, |sums, inputs, weights| {
             amp::accumulate_wrapping(sums, std::iter::once((inputs, weights)));
         });
+        let sums = if is_sorted { sums } else { values::permuted(&sums, &product_lens, &order) };
         values::write_wrapping(&mut out.data, &sums);
     }
 }
@@ -149,15 +170,20 @@ fn for_rows<T>(
 }
 
 /// On a chip without a suitable matrix rate, the vector unit's formula.
+///
+/// Assumption: the unit stores the results of a row next to each other, wherever rows lie; an output in which the last
+/// dimension is another is transposed after that, as [`super::Kernel::Transpose`] does.
 pub(super) fn cycles(
     batch: &Pairs,
     contract: &Pairs,
+    order: &[u8],
     partials: DType,
     operands: &[OperandType],
     chip: &Chip,
 ) -> VertexCost {
     let [lhs, rhs] = [operands[0], operands[1]];
-    let product = Roles::new(batch, contract, lhs.lens.len(), rhs.lens.len()).product(lhs.lens, rhs.lens);
+    let roles = Roles::new(batch, contract, lhs.lens.len(), rhs.lens.len());
+    let product = roles.product(lhs.lens, rhs.lens);
     if lhs.dtype.is_int() {
         return amp::scalar_cycles(operands[2].dtype, multiplications(&product), chip);
     }
@@ -165,7 +191,31 @@ pub(super) fn cycles(
         Some(unit) => amp::product_cycles(&unit, &product, chip),
         None => conv::horizontal_product(&product, lhs.dtype, partials, chip),
     };
-    cost::launched(total, chip)
+    cost::launched(
+        total + transposing(order, &roles.product_lens(lhs.lens, rhs.lens), operands[2], chip),
+        chip,
+    )
+}
+
+/// Cycles to bring results whose rows lie apart into the output's order.
+fn transposing(order: &[u8], product: &[u64], out: OperandType, chip: &Chip) -> cost::Cycles {
+    let long: Order = in_order(order, product.len()).filter(|&dim| product[dim] > 1).collect();
+    if long.last() == long.iter().max() {
+        return cost::c(0);
+    }
+    let (from, perm): (Vec<u64>, Vec<u8>) = {
+        let mut sorted = long.clone();
+        sorted.sort_unstable();
+        let place = |dim: &usize| sorted.iter().position(|other| other == dim).unwrap_or(0) as u8;
+        (sorted.iter().map(|&dim| product[dim]).collect(), long.iter().map(place).collect())
+    };
+    let to: Vec<u64> = long.iter().map(|&dim| product[dim]).collect();
+    let operands =
+        [OperandType { dtype: out.dtype, lens: &from }, OperandType { dtype: out.dtype, lens: &to }];
+    match movement::transpose_cycles(&perm, &operands, chip) {
+        VertexCost::Supervisor(cycles) => cost::c(cycles),
+        VertexCost::Worker(slots) => cost::c(slots) * cost::c(cost::workers(chip)),
+    }
 }
 
 fn multiplications(product: &Product) -> u64 {

@@ -33,12 +33,15 @@ mod sort;
 mod sparse;
 mod values;
 mod window;
+mod window_grad;
 
 use arg::same_but_ones;
 pub use arg::{Access, Arg, OperandType, VertexCost};
 pub use codelet::Codelet;
+pub use elementwise::Smooth;
 pub use map::{MAX_INPUTS, MapAttrs, MapFn, MapStep};
 pub use window::missing as missing_window_input;
+pub use window_grad::holds as holds_gradient_windows;
 
 /// Dimension lists of kernels.
 pub type Dims = SmallVec<[u8; 4]>;
@@ -60,8 +63,8 @@ pub enum Kernel {
     Select,
     /// `inputs…, kept…, out`: a chain of the elementwise functions above; inputs may repeat along dimensions.
     Map(MapAttrs),
-    /// `in, out`: `1 / (1 + exp(-in))`, an instruction of its own.
-    Sigmoid,
+    /// `in, out`: a function of several steps that the vendor's library has in one.
+    Smooth(Smooth),
     /// `in, out`: conversion to `out`'s type; float to integer truncates and saturates.
     Cast,
     /// `in, out`: an i32 and the next one.
@@ -74,9 +77,10 @@ pub enum Kernel {
     /// `in, out`: combines over `axes`, which `out` lacks or keeps with length 1. Floats are combined in
     /// f32; both may be different ones.
     Reduce { func: ReduceFn, axes: Dims },
-    /// `lhs, rhs, out` on the matrix unit. `out` has the batch dimensions, then lhs's free ones, then
-    /// rhs's; dimensions of length 1 may be added. Sums are kept in `partials`, in the unit's order.
-    MatMul { batch: SmallVec<[(u8, u8); 2]>, contract: SmallVec<[(u8, u8); 2]>, partials: DType },
+    /// `lhs, rhs, out` on the matrix unit, whose weights are `rhs`. The product has the batch dimensions, then lhs's
+    /// free ones, then rhs's; dimension `i` of `out` is its dimension `order[i]`, or `i` if `order` is empty;
+    /// dimensions of length 1 may be added. Sums are kept in `partials`, in the unit's order.
+    MatMul { batch: SmallVec<[(u8, u8); 2]>, contract: SmallVec<[(u8, u8); 2]>, order: Dims, partials: DType },
     /// `row [1.., k], vector [k], out [1..]`: one row's dot product by a single worker (hand-written
     /// matrix–vector programs have one vertex a row).
     RowDot,
@@ -102,6 +106,8 @@ pub enum Kernel {
     /// `in, out`: combines what lies under a window at each element of `out`. Blocks are placed as those of a
     /// convolution are; what lies outside the input's *variable* is neutral.
     ReduceWindow { func: ReduceFn, attrs: WindowAttrs },
+    /// `in, gradient, out`: the gradient of such a maximum or minimum, which goes to the first extreme of each window.
+    WindowGrad { func: ReduceFn, attrs: WindowAttrs },
     /// `[start,] in, out`: running combination along an axis.
     Scan(ScanAttrs),
     /// `[data,] indices, updates, out`: rows of `updates` go to the rows that `indices` say.
@@ -214,7 +220,7 @@ impl Kernel {
             Kernel::Compare(func) => format!("compare.{func}"),
             Kernel::Select => "select".into(),
             Kernel::Cast => "cast".into(),
-            Kernel::Sigmoid => "sigmoid".into(),
+            Kernel::Smooth(func) => func.name().into(),
             Kernel::Count => "count".into(),
             Kernel::Round => "round".into(),
             Kernel::Update { .. } => "update".into(),
@@ -233,6 +239,7 @@ impl Kernel {
             Kernel::Codelet(_) => "codelet".into(),
             Kernel::Random { distribution } => format!("random.{distribution}"),
             Kernel::ReduceWindow { func, .. } => format!("reduce_window.{func}"),
+            Kernel::WindowGrad { func, .. } => format!("window_grad.{func}"),
             Kernel::Scan(attrs) => format!("scan.{}", attrs.func),
             Kernel::Scatter(ScatterAttrs { combine: Some(func), .. }) => format!("scatter.{func}"),
             Kernel::Scatter(_) => "scatter".into(),
@@ -250,7 +257,7 @@ impl Kernel {
             Kernel::Fill { .. } | Kernel::Iota { .. } => &[Out],
             Kernel::Copy
             | Kernel::Unary(_)
-            | Kernel::Sigmoid
+            | Kernel::Smooth(_)
             | Kernel::Cast
             | Kernel::Count
             | Kernel::Broadcast { .. }
@@ -288,6 +295,7 @@ impl Kernel {
             | Kernel::RowDot
             | Kernel::Round
             | Kernel::Conv(_)
+            | Kernel::WindowGrad { .. }
             | Kernel::Merge { .. }
             | Kernel::Take { .. }
             | Kernel::TakeSlice(_)
@@ -319,7 +327,7 @@ impl Kernel {
             Kernel::Compare(_) => elementwise::check_compare(operands),
             Kernel::Select => elementwise::check_select(operands),
             Kernel::Cast => elementwise::check_cast(operands),
-            Kernel::Sigmoid => elementwise::check_unary(UnaryFn::Exp, operands),
+            Kernel::Smooth(_) => elementwise::check_unary(UnaryFn::Exp, operands),
             Kernel::Count => movement::check_count(operands),
             Kernel::Update { axis, size } => scatter::check(&scatter::update(*axis, *size), operands),
             Kernel::TakeSlice(attrs) => slice::check(attrs, operands[0], operands[1], operands[2]),
@@ -328,8 +336,8 @@ impl Kernel {
             Kernel::Broadcast { dims } => movement::check_broadcast(dims, operands),
             Kernel::Transpose { perm } => movement::check_transpose(perm, operands),
             Kernel::Reduce { func, axes } => reduce::check(*func, axes, operands),
-            Kernel::MatMul { batch, contract, partials } => {
-                matmul::check(batch, contract, *partials, operands)
+            Kernel::MatMul { batch, contract, order, partials } => {
+                matmul::check(batch, contract, order, *partials, operands)
             }
             Kernel::RowDot => dot::check(operands),
             Kernel::SparseMatMul => sparse::check(operands),
@@ -340,6 +348,7 @@ impl Kernel {
             Kernel::Random { distribution } => random::check(*distribution, operands),
             Kernel::Round => random::check_round(operands),
             Kernel::ReduceWindow { func, attrs } => window::check(*func, attrs, operands),
+            Kernel::WindowGrad { func, attrs } => window_grad::check(*func, attrs, operands),
             Kernel::Scan(attrs) => scan::check(attrs, operands),
             Kernel::Scatter(attrs) => scatter::check(attrs, operands),
             Kernel::Sort { axis, .. } => sort::check_sort(*axis, operands),
@@ -359,7 +368,7 @@ impl Kernel {
             Kernel::Compare(func) => elementwise::run_compare(*func, args),
             Kernel::Select => elementwise::run_select(args),
             Kernel::Cast => elementwise::run_cast(args),
-            Kernel::Sigmoid => elementwise::run_sigmoid(args),
+            Kernel::Smooth(func) => elementwise::run_smooth(*func, args),
             Kernel::Count => movement::run_count(args),
             Kernel::Update { axis, size } => scatter::run(&scatter::update(*axis, *size), args),
             Kernel::TakeSlice(attrs) => slice::run_take(attrs, args),
@@ -368,7 +377,9 @@ impl Kernel {
             Kernel::Broadcast { dims } => movement::run_broadcast(dims, args),
             Kernel::Transpose { perm } => movement::run_transpose(perm, args),
             Kernel::Reduce { func, axes } => reduce::run(*func, axes, args),
-            Kernel::MatMul { batch, contract, partials } => matmul::run(batch, contract, *partials, args),
+            Kernel::MatMul { batch, contract, order, partials } => {
+                matmul::run(batch, contract, order, *partials, args)
+            }
             Kernel::RowDot => dot::run(args),
             Kernel::SparseMatMul => sparse::run(args),
             Kernel::Conv(attrs) => conv::run(attrs, args),
@@ -378,6 +389,7 @@ impl Kernel {
             Kernel::Random { distribution } => random::run(*distribution, args),
             Kernel::Round => random::run_round(args),
             Kernel::ReduceWindow { func, attrs } => window::run(*func, attrs, args),
+            Kernel::WindowGrad { func, attrs } => window_grad::run(*func, attrs, args),
             Kernel::Scan(attrs) => scan::run(attrs, args),
             Kernel::Scatter(attrs) => scatter::run(attrs, args),
             Kernel::Sort { axis, descending, .. } => sort::run_sort(*axis, *descending, args),
@@ -400,7 +412,7 @@ impl Kernel {
             Kernel::Compare(func) => elementwise::compare_cycles(*func, operands, chip),
             Kernel::Select => elementwise::select_cycles(operands, chip),
             Kernel::Cast => elementwise::cast_cycles(operands, chip),
-            Kernel::Sigmoid => elementwise::sigmoid_cycles(operands, chip),
+            Kernel::Smooth(func) => elementwise::smooth_cycles(*func, operands, chip),
             Kernel::Count => movement::count_cycles(chip),
             Kernel::Update { axis, .. } => scatter::update_cycles(*axis, operands, chip),
             Kernel::TakeSlice(_) => slice::cycles(operands[2], chip),
@@ -409,8 +421,8 @@ impl Kernel {
             Kernel::Broadcast { dims } => movement::broadcast_cycles(dims, operands, chip),
             Kernel::Transpose { perm } => movement::transpose_cycles(perm, operands, chip),
             Kernel::Reduce { axes, .. } => reduce::cycles(axes, operands, chip),
-            Kernel::MatMul { batch, contract, partials } => {
-                matmul::cycles(batch, contract, *partials, operands, chip)
+            Kernel::MatMul { batch, contract, order, partials } => {
+                matmul::cycles(batch, contract, order, *partials, operands, chip)
             }
             Kernel::RowDot => dot::cycles(operands, chip),
             Kernel::SparseMatMul => sparse::cycles(operands, chip),
@@ -420,6 +432,7 @@ impl Kernel {
             Kernel::Random { .. } => random::cycles(operands, chip),
             Kernel::Round => random::round_cycles(operands, chip),
             Kernel::ReduceWindow { attrs, .. } => window::cycles(attrs, operands, chip),
+            Kernel::WindowGrad { attrs, .. } => window_grad::cycles(attrs, operands, chip),
             Kernel::Scan(attrs) => scan::cycles(attrs, operands, chip),
             Kernel::Scatter(attrs) => scatter::cycles(attrs, operands, chip),
             Kernel::Sort { axis, .. } => sort::sort_cycles(*axis, operands, chip),
@@ -437,9 +450,11 @@ impl Kernel {
     /// none for movement.
     pub fn flops(&self, operands: &[OperandType]) -> u64 {
         match self {
-            Kernel::Unary(_) | Kernel::Sigmoid | Kernel::Binary(_) | Kernel::Compare(_) | Kernel::Select => {
-                operands.last().map_or(0, OperandType::num_elements)
-            }
+            Kernel::Unary(_)
+            | Kernel::Smooth(_)
+            | Kernel::Binary(_)
+            | Kernel::Compare(_)
+            | Kernel::Select => operands.last().map_or(0, OperandType::num_elements),
             Kernel::Map(attrs) => map::flops(attrs, operands),
             Kernel::Reduce { .. } => operands[0].num_elements(),
             Kernel::MatMul { batch, contract, .. } => matmul::flops(batch, contract, operands),
@@ -490,6 +505,7 @@ impl Kernel {
             Kernel::Count => 64,
             Kernel::Reduce { .. }
             | Kernel::ReduceWindow { .. }
+            | Kernel::WindowGrad { .. }
             | Kernel::Gather { .. }
             | Kernel::Scatter(_)
             | Kernel::Sort { .. }

@@ -112,22 +112,35 @@ impl Window {
 /// innermost); a row is one of the innermost of the others. Integers, which the row does not name, take an
 /// element at a time at the 8 cycles of their maximum (section 6.2). Padding is not left out.
 pub(super) fn cycles(attrs: &WindowAttrs, operands: &[OperandType], chip: &Chip) -> VertexCost {
-    let out = operands[1];
+    let work = work(attrs, operands[0], operands[1], chip);
+    let per_vector = if operands[1].dtype.is_float() { 3 } else { 8 };
+    let slots = c(30) * c(cost::per_worker(work.rows.max(1), chip))
+        + c(per_vector) * c(work.taps) * c(cost::per_worker(work.vectors, chip));
+    cost::supervisor(slots, 0, chip)
+}
+
+/// What there is to do for windows at each element of a block.
+pub(super) struct Work {
+    pub rows: u64,
+    pub vectors: u64,
+    /// Elements of a window.
+    pub taps: u64,
+}
+
+pub(super) fn work(attrs: &WindowAttrs, input: OperandType, out: OperandType, chip: &Chip) -> Work {
     let of = |crossed: bool| -> Vec<u64> {
         let dims = out.lens.iter().zip(&attrs.window);
         dims.filter(|&(_, &window)| (window > 1) == crossed).map(|(&len, _)| len).collect()
     };
     let crossed = of(true);
     let positions = cost::product(&crossed);
-    let rows = positions / crossed.last().copied().unwrap_or(1).max(1);
-    let (width, per_vector) =
-        if out.dtype.is_float() { (cost::vector_len(out.dtype, chip), 3) } else { (1, 8) };
-    let vectors = positions.saturating_mul(cost::product(&of(false)).div_ceil(width));
-    let inputs = operands[0].lens.iter().zip(&attrs.window).map(|(&len, &window)| window.min(len.max(1)));
-    let taps = cost::product(&inputs.collect::<Vec<u64>>());
-    let slots = c(30) * c(cost::per_worker(rows.max(1), chip))
-        + c(per_vector) * c(taps) * c(cost::per_worker(vectors, chip));
-    cost::supervisor(slots, 0, chip)
+    let width = if out.dtype.is_float() { cost::vector_len(out.dtype, chip) } else { 1 };
+    let inputs = input.lens.iter().zip(&attrs.window).map(|(&len, &window)| window.min(len.max(1)));
+    Work {
+        rows: positions / crossed.last().copied().unwrap_or(1).max(1),
+        vectors: positions.saturating_mul(cost::product(&of(false)).div_ceil(width)),
+        taps: cost::product(&inputs.collect::<Vec<u64>>()),
+    }
 }
 
 pub(super) fn flops(attrs: &WindowAttrs, operands: &[OperandType]) -> u64 {

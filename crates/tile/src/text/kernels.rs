@@ -2,7 +2,7 @@
 
 use crate::kernel::{
     Codelet, ConvAttrs, ConvMethod, Dims, Kernel, MapAttrs, MapFn, MapStep, ScanAttrs, ScatterAttrs,
-    SliceAttrs, WindowAttrs,
+    SliceAttrs, Smooth, WindowAttrs,
 };
 use pando_base::lexer::{Cursor, TokenKind};
 use pando_base::random::Distribution;
@@ -21,8 +21,9 @@ pub fn print_attributes(kernel: &Kernel) -> String {
         Kernel::Broadcast { dims } => format!("dims={}", list(dims)),
         Kernel::Transpose { perm } => format!("perm={}", list(perm)),
         Kernel::Reduce { axes, .. } => format!("axes={}", list(axes)),
-        Kernel::MatMul { batch, contract, partials } => {
-            format!("batch={} contract={} partials={partials}", pairs(batch), pairs(contract))
+        Kernel::MatMul { batch, contract, order, partials } => {
+            let order = if order.is_empty() { String::new() } else { format!(" order={}", list(order)) };
+            format!("batch={} contract={}{order} partials={partials}", pairs(batch), pairs(contract))
         }
         Kernel::Conv(attrs) => print_conv(attrs),
         Kernel::Gather { axis, size } | Kernel::Update { axis, size } => format!("axis={axis} size={size}"),
@@ -32,7 +33,7 @@ pub fn print_attributes(kernel: &Kernel) -> String {
         Kernel::Codelet(codelet) => codelet.attributes(),
         Kernel::Map(attrs) => print_map(attrs),
         Kernel::Iota { axis } | Kernel::Take { axis } => format!("axis={axis}"),
-        Kernel::ReduceWindow { attrs, .. } => format!(
+        Kernel::ReduceWindow { attrs, .. } | Kernel::WindowGrad { attrs, .. } => format!(
             "window={} strides={} padding={} dilation={}",
             list(&attrs.window),
             list(&attrs.strides),
@@ -114,9 +115,8 @@ fn parse_step(cursor: &mut Cursor) -> Result<MapStep> {
         "compare" => CompareFn::from_name(func).map(MapFn::Compare),
         "select" => Some(MapFn::Select),
         "cast" => Some(MapFn::Cast),
-        "sigmoid" => Some(MapFn::Sigmoid),
         "fill" => Some(MapFn::Value(0.0)),
-        _ => None,
+        name => Smooth::from_name(name).map(MapFn::Smooth),
     };
     let unknown = || Error::at_position(line, col, format!("'{name}' is not an elementwise function"));
     let func = func.ok_or_else(unknown)?;
@@ -238,7 +238,7 @@ impl Attributes {
             "binary" => BinaryFn::from_name(func).map(Kernel::Binary),
             "compare" => CompareFn::from_name(func).map(Kernel::Compare),
             "random" => Distribution::from_name(func).map(|distribution| Kernel::Random { distribution }),
-            "reduce" | "reduce_window" | "scan" | "scatter" if !func.is_empty() => {
+            "reduce" | "reduce_window" | "window_grad" | "scan" | "scatter" if !func.is_empty() => {
                 match ReduceFn::from_name(func) {
                     Some(func) => Some(self.combining_kernel(family, func)?),
                     None => None,
@@ -251,15 +251,8 @@ impl Attributes {
     fn combining_kernel(&mut self, family: &str, func: ReduceFn) -> Result<Kernel> {
         Ok(match family {
             "reduce" => Kernel::Reduce { func, axes: self.dims("axes")? },
-            "reduce_window" => Kernel::ReduceWindow {
-                func,
-                attrs: WindowAttrs {
-                    window: self.ints("window")?,
-                    strides: self.ints("strides")?,
-                    padding_low: self.ints("padding")?,
-                    dilation: self.ints("dilation")?,
-                },
-            },
+            "reduce_window" => Kernel::ReduceWindow { func, attrs: self.window()? },
+            "window_grad" => Kernel::WindowGrad { func, attrs: self.window()? },
             "scan" => Kernel::Scan(ScanAttrs {
                 func,
                 axis: self.int("axis")?,
@@ -268,6 +261,15 @@ impl Attributes {
                 start: self.flag("start")?,
             }),
             _ => Kernel::Scatter(self.scatter(Some(func))?),
+        })
+    }
+
+    fn window(&mut self) -> Result<WindowAttrs> {
+        Ok(WindowAttrs {
+            window: self.ints("window")?,
+            strides: self.ints("strides")?,
+            padding_low: self.ints("padding")?,
+            dilation: self.ints("dilation")?,
         })
     }
 
@@ -287,7 +289,6 @@ impl Attributes {
             "copy" => Kernel::Copy,
             "select" => Kernel::Select,
             "cast" => Kernel::Cast,
-            "sigmoid" => Kernel::Sigmoid,
             "count" => Kernel::Count,
             "round" => Kernel::Round,
             "rowdot" => Kernel::RowDot,
@@ -297,6 +298,7 @@ impl Attributes {
             "matmul" => Kernel::MatMul {
                 batch: self.pairs("batch")?,
                 contract: self.pairs("contract")?,
+                order: if self.values.contains_key("order") { self.dims("order")? } else { Dims::new() },
                 partials: self.dtype("partials")?,
             },
             "conv" => Kernel::Conv(ConvAttrs {
@@ -326,7 +328,7 @@ impl Attributes {
             },
             "pick" => Kernel::Pick,
             "take" => Kernel::Take { axis: self.int("axis")? },
-            _ => return Ok(None),
+            _ => return Ok(Smooth::from_name(name).map(Kernel::Smooth)),
         }))
     }
 

@@ -11,6 +11,7 @@
 
 mod amx;
 mod pack;
+mod pairs;
 mod tiles;
 #[cfg(target_arch = "x86_64")]
 mod transpose;
@@ -22,6 +23,7 @@ pub use amx::{
     found as tile_unit_found, image_loop, is_there as has_tile_unit, pays, time_share,
 };
 pub use pack::{Source, copy_few, copy_row, copy_rows, interleave, pack_a, pack_b, prefetch};
+pub use pairs::{pack_pairs, pairs_room};
 pub use word_tiles::{window_tiles, word_tiles};
 #[cfg(target_arch = "x86_64")]
 use words::TAME;

@@ -39,6 +39,8 @@ pub struct Rooms {
     /// Of attention.
     pub scores: Lines,
     pub weights: Lines,
+    /// Of attention's right sides as words.
+    pub sides: [Lines; 2],
     /// Of rows and panels that become f32 again.
     pub plain: Lines,
 }

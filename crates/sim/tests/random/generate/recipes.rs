@@ -23,8 +23,12 @@ impl Generator {
         let out_dtype = *self.source.pick(&[dtype, DType::F32]);
         let out = self.var(out_dtype, &[batch, m, n], out_home.clone(), Role::Temp);
         self.push_exchange(vec![self.identity(lhs, spread_lhs), self.identity(rhs, spread_rhs)]);
-        let kernel =
-            Kernel::MatMul { batch: smallvec![(0, 0)], contract: smallvec![(2, 1)], partials: DType::F32 };
+        let kernel = Kernel::MatMul {
+            batch: smallvec![(0, 0)],
+            contract: smallvec![(2, 1)],
+            order: smallvec![],
+            partials: DType::F32,
+        };
         let labels = [[Some(0), Some(1), None], [Some(0), None, Some(2)], [Some(0), Some(1), Some(2)]];
         let uses = [spread_lhs, spread_rhs, out].into_iter().zip(labels);
         let uses = uses.map(|(var, labels)| Use { labels: labels.to_vec(), ..self.whole(var) }).collect();

@@ -13,7 +13,7 @@
 //!   stands for all.
 
 use crate::kernel::cost::{self, Cycles, c};
-use crate::kernel::{Kernel, OperandType, VertexCost};
+use crate::kernel::{Kernel, OperandType, Smooth, VertexCost};
 use pando_base::{BinaryFn, CompareFn, DType, UnaryFn};
 use pando_machine::Chip;
 
@@ -109,10 +109,20 @@ fn float_unary_loop(func: UnaryFn, half: bool, vector: u64) -> Loop {
     }
 }
 
-/// "10/2 | 6/4"; bf16 goes by f32.
-fn sigmoid_loop(dtype: DType, chip: &Chip) -> Loop {
+/// Sigmoid: "10/2 | 6/4". The others are in section 6.3 without load and store, for which 2 cycles are added, as the
+/// sigmoid has 2 more here than there in f16: "gelu 10/5; gelu_erf 30/15" for a vector of f32 | f16. bf16 goes by f32.
+fn smooth_loop(func: Smooth, dtype: DType, chip: &Chip) -> Loop {
     let column = Column::of(dtype);
-    Loop::new(if column == Column::F16 { 6 } else { 10 }, float_vector(column, chip))
+    let half = column == Column::F16;
+    let cycles = match func {
+        Smooth::Sigmoid if half => 6,
+        Smooth::Sigmoid => 10,
+        Smooth::Gelu if half => 17,
+        Smooth::Gelu => 32,
+        Smooth::GeluTanh if half => 7,
+        Smooth::GeluTanh => 12,
+    };
+    Loop::new(cycles, float_vector(column, chip))
 }
 
 fn binary_loop(func: BinaryFn, dtype: DType, chip: &Chip) -> Loop {
@@ -193,7 +203,7 @@ pub fn loop_slots(kernel: &Kernel, operands: &[OperandType], chip: &Chip) -> Cyc
     let out = operands[operands.len() - 1];
     let inner = match kernel {
         Kernel::Unary(func) => unary_loop(*func, out.dtype, chip),
-        Kernel::Sigmoid => sigmoid_loop(out.dtype, chip),
+        Kernel::Smooth(func) => smooth_loop(*func, out.dtype, chip),
         Kernel::Binary(func) => binary_loop(*func, out.dtype, chip),
         Kernel::Compare(func) => compare_loop(*func, operands[0].dtype),
         Kernel::Select => Loop::new(5, 1),
@@ -211,8 +221,8 @@ pub fn unary_cycles(func: UnaryFn, operands: &[OperandType], chip: &Chip) -> Ver
 }
 
 /// As a unary operation.
-pub fn sigmoid_cycles(operands: &[OperandType], chip: &Chip) -> VertexCost {
-    looped(sigmoid_loop(operands[1].dtype, chip), operands[1], 17, 20, chip)
+pub fn smooth_cycles(func: Smooth, operands: &[OperandType], chip: &Chip) -> VertexCost {
+    looped(smooth_loop(func, operands[1].dtype, chip), operands[1], 17, 20, chip)
 }
 
 /// BinaryOp1D: `W(29 f32 | 26 f16 + loops) + 11`.

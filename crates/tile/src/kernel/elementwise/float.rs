@@ -1,5 +1,6 @@
 //! Functions of f32, f16 and bf16: computed in f32, rounded once.
 
+use crate::kernel::Smooth;
 use crate::kernel::values::Float;
 use pando_base::{BinaryFn, UnaryFn};
 
@@ -25,8 +26,8 @@ pub fn unary<T: Float>(func: UnaryFn, x: &[T], y: &mut [T]) {
     }
 }
 
-pub fn sigmoid<T: Float>(x: &[T], y: &mut [T]) {
-    map(x, y, |x| 1.0 / (1.0 + libm::expf(-x)));
+pub fn smooth<T: Float>(func: Smooth, x: &[T], y: &mut [T]) {
+    map(x, y, |x| func.of(x));
 }
 
 fn map<T: Float>(x: &[T], y: &mut [T], f: impl Fn(f32) -> f32) {

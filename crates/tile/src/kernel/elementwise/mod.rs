@@ -8,15 +8,17 @@ mod cast;
 mod cycles;
 mod float;
 mod int;
+mod smooth;
 
 use super::values::{self, with_float, with_int, with_size};
 use super::{Arg, OperandType};
 use pando_base::{BinaryFn, CompareFn, DType, UnaryFn};
 
 pub(super) use cycles::{
-    binary_cycles, cast_cycles, compare_cycles, loop_slots, select_cycles, sigmoid_cycles, unary_cycles,
+    binary_cycles, cast_cycles, compare_cycles, loop_slots, select_cycles, smooth_cycles, unary_cycles,
 };
 pub(super) use float::{maximum, minimum};
+pub use smooth::Smooth;
 
 fn is_float(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F16 | DType::BF16)
@@ -106,10 +108,10 @@ pub(super) fn run_unary(func: UnaryFn, args: &mut [Arg]) {
     }
 }
 
-pub(super) fn run_sigmoid(args: &mut [Arg]) {
-    let [input, out] = args else { unreachable!("sigmoid has two operands") };
+pub(super) fn run_smooth(func: Smooth, args: &mut [Arg]) {
+    let [input, out] = args else { unreachable!("a function has two operands") };
     with_float!(out.data.dtype(), T => {
-        float::sigmoid(values::slice::<T>(&input.data), values::slice_mut::<T>(&mut out.data))
+        float::smooth(func, values::slice::<T>(&input.data), values::slice_mut::<T>(&mut out.data))
     });
 }
 

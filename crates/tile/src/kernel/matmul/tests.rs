@@ -7,7 +7,50 @@ use crate::kernel::values::tests::{arg, out, random, run as run_kernel};
 use pando_base::F8Format;
 
 fn matmul(batch: &Pairs, contract: &Pairs, partials: DType) -> Kernel {
-    Kernel::MatMul { batch: batch.into(), contract: contract.into(), partials }
+    ordered(batch, contract, &[], partials)
+}
+
+fn ordered(batch: &Pairs, contract: &Pairs, order: &[u8], partials: DType) -> Kernel {
+    Kernel::MatMul { batch: batch.into(), contract: contract.into(), order: order.into(), partials }
+}
+
+/// Rows and columns exchanged, as when the operands are: the same values in another order.
+#[test]
+fn outputs_in_another_order() {
+    let (a, b) = (random(1, 2 * 3 * 40), random(2, 2 * 5 * 40));
+    let lhs = || arg(DType::F16, &[2, 3, 40], &a);
+    let rhs = || arg(DType::F16, &[2, 5, 40], &b);
+    let plain = matmul(&[(0, 0)], &[(2, 2)], DType::F16);
+    let expected = run_kernel(&plain, vec![lhs(), rhs(), out(DType::F16, &[2, 3, 5])]);
+    let swapped = ordered(&[(0, 0)], &[(2, 2)], &[0, 2, 1], DType::F16);
+    assert_eq!(run_kernel(&swapped, vec![rhs(), lhs(), out(DType::F16, &[2, 3, 5])]), expected);
+    // Batch between rows and columns, with a dimension that says which partial result this is.
+    let between = ordered(&[(0, 0)], &[(2, 2)], &[1, 0, 2], DType::F16);
+    let result = run_kernel(&between, vec![lhs(), rhs(), out(DType::F16, &[1, 3, 2, 5])]);
+    let at = |g: usize, row: usize, column: usize| expected[(g * 3 + row) * 5 + column];
+    for (place, &value) in result.iter().enumerate() {
+        assert_eq!(value, at(place / 5 % 2, place / 10, place % 5));
+    }
+    let f16 = |lens| OperandType { dtype: DType::F16, lens };
+    let types = [f16(&[2, 3, 40]), f16(&[2, 5, 40]), f16(&[2, 3, 5])];
+    assert!(
+        between.check(&types).is_err() && ordered(&[], &[(2, 2)], &[0], DType::F16).check(&types).is_err()
+    );
+}
+
+/// Only an output whose last dimension is not the product's has to be transposed.
+#[test]
+fn transposed_outputs_cost() {
+    let time = |order: &[u8], lens: &[u64]| {
+        let f16 = |lens| OperandType { dtype: DType::F16, lens };
+        let kernel = ordered(&[(0, 0)], &[(2, 1)], order, DType::F16);
+        number(kernel.cycles(&[f16(&[4, 64, 64]), f16(&[4, 64, 64]), f16(lens)], &bow()))
+    };
+    let plain = time(&[], &[4, 64, 64]);
+    assert_eq!(time(&[1, 0, 2], &[64, 4, 64]), plain);
+    // 4 · 64 · 64 halves in grains of 16, over 6 workers, and a launch.
+    let grains = (4u64 * 64 * 64 / 16).div_ceil(6);
+    assert_eq!(time(&[0, 2, 1], &[4, 64, 64]) - plain, 6 * (57 + (grains - 2) * 4) + 7 + 38);
 }
 
 /// `[2,2]·[2,2]` by hand: 1·5+2·7, 1·6+2·8, 3·5+4·7, 3·6+4·8.
@@ -116,7 +159,7 @@ fn golden_products() {
 #[test]
 fn refuses_what_does_not_match() {
     let ty = |dtype, lens| OperandType { dtype, lens };
-    let check = |a, b, c, partials| check(&[], &[(1, 0)], partials, &[a, b, c]);
+    let check = |a, b, c, partials| check(&[], &[(1, 0)], &[], partials, &[a, b, c]);
     let (f16, f32s) = (|lens| ty(DType::F16, lens), |lens| ty(DType::F32, lens));
     let error = check(f16(&[2, 3]), f16(&[4, 2]), f16(&[2, 2]), DType::F32).unwrap_err();
     assert_eq!(error, "dimension 1 of f16[2,3] and dimension 0 of f16[4,2] differ in length");
@@ -133,7 +176,7 @@ fn refuses_what_does_not_match() {
 fn time(dtype: DType, [g, m, k, n]: [u64; 4], chip: &Chip) -> u64 {
     let lens: [&[u64]; 3] = [&[g, m, k], &[g, k, n], &[g, m, n]];
     let operands: Vec<_> = lens.into_iter().map(|lens| OperandType { dtype, lens }).collect();
-    number(cycles(&[(0, 0)], &[(2, 1)], DType::F32, &operands, chip))
+    number(cycles(&[(0, 0)], &[(2, 1)], &[], DType::F32, &operands, chip))
 }
 
 /// What a tile must reach in a product of a whole chip: rows 39 and 41 of hardware.md section 9 have Bow

@@ -190,12 +190,15 @@ fn multiply(a: Source, b: &[f32], [m, n, k]: [usize; 3], tiles: &'static Tiles) 
 /// tiles and their edges.
 #[cfg(any(test, target_arch = "x86_64"))]
 fn same_products(ours: &'static super::Set, theirs: &'static super::Set) -> bool {
-    let sizes = [[64, 64, 96], [21, 43, 70], [5, 9, 3], [37, 40, 450]];
     ours.tiles
         .iter()
         .zip(&theirs.tiles)
-        .all(|(ours, theirs)| sizes.into_iter().all(|sizes| example(sizes, ours) == example(sizes, theirs)))
+        .all(|(ours, theirs)| SIZES.into_iter().all(|sizes| example(sizes, ours) == example(sizes, theirs)))
 }
+
+/// Whole tiles, edges, and several passes.
+#[cfg(any(test, target_arch = "x86_64"))]
+const SIZES: [[usize; 3]; 4] = [[64, 64, 96], [21, 43, 70], [5, 9, 3], [37, 40, 450]];
 
 /// Bits of a product of whole numbers: at most 509 × 63 × 450 stay below 2^24, and some need two parts.
 #[cfg(any(test, target_arch = "x86_64"))]
@@ -220,6 +223,24 @@ fn example([m, n, k]: [usize; 3], tiles: &'static Tiles) -> Vec<u32> {
 mod tests {
     use super::super::EMULATED;
     use super::*;
+
+    /// What the check compares, where there is a unit, with what differs.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn the_processor_computes_as_the_emulation_does() {
+        use super::super::{PROCESSOR, processor};
+        if !processor::has_unit() || !processor::is_permitted() {
+            return;
+        }
+        for (unit, emulation) in PROCESSOR.tiles.iter().zip(&EMULATED.tiles) {
+            for sizes in SIZES {
+                let (ours, theirs) = (example(sizes, unit), example(sizes, emulation));
+                let differs = ours.iter().zip(&theirs).position(|(a, b)| a != b);
+                let what = differs.map(|at| (at, f32::from_bits(ours[at]), f32::from_bits(theirs[at])));
+                assert_eq!(what, None, "{:?}, {} parts, {sizes:?}", unit.word, unit.parts);
+            }
+        }
+    }
 
     /// The product that the check is made of, where the numbers need no rounding.
     #[test]

@@ -213,25 +213,25 @@ unsafe fn steps<U: Unit, const TALL: bool, const WIDE: bool, A: Fn(usize) -> *co
         for &(a_part, b_part) in parts {
             // SAFETY: the rows, columns and steps of the tile; words of A are neighbours.
             unsafe {
+                // Loads stand between products, so that the unit has work while they are under way.
+                let (a_next, b_next) = (a.add(a_part * work.a_part), b.add(b_part * work.b_part));
                 if held.0 != a_part {
-                    let a = a.add(a_part * work.a_part);
-                    U::load::<4>(a.cast(), work.a_row * 4);
-                    if TALL {
-                        U::load::<5>(a.add(SIDE * work.a_row).cast(), work.a_row * 4);
-                    }
+                    U::load::<4>(a_next.cast(), work.a_row * 4);
                 }
                 if held.1 != b_part {
-                    let b = b.add(b_part * work.b_part);
-                    U::load::<6>(b.cast(), work.b_row * 4);
-                    if WIDE {
-                        U::load::<7>(b.add(SIDE).cast(), work.b_row * 4);
-                    }
+                    U::load::<6>(b_next.cast(), work.b_row * 4);
                 }
                 U::multiply::<0, 4, 6>(product);
                 if WIDE {
+                    if held.1 != b_part {
+                        U::load::<7>(b_next.add(SIDE).cast(), work.b_row * 4);
+                    }
                     U::multiply::<1, 4, 7>(product);
                 }
                 if TALL {
+                    if held.0 != a_part {
+                        U::load::<5>(a_next.add(SIDE * work.a_row).cast(), work.a_row * 4);
+                    }
                     U::multiply::<2, 5, 6>(product);
                 }
                 if TALL && WIDE {
