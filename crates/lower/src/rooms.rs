@@ -16,7 +16,8 @@ use rustc_hash::FxHashMap;
 /// What is left for an operation when hardly anything is: 5 % of a tile, below which the documentation advises against
 /// (poplar.md section 3.3).
 const LEAST_SHARE: u64 = 20;
-/// Gaps between addresses are not known before placement: with each attempt this much more of a tile is left for them.
+/// Gaps between addresses are not known before placement: this much of a tile is left for them at first, then four times
+/// as much, and so on.
 const GAP_SHARE: u64 = 32;
 
 /// Bytes for the temporaries of a product, by [`kind`].
@@ -38,7 +39,7 @@ pub fn tighten(rooms: &mut Rooms, compiled: &Compiled, sram: &Sram, attempt: u64
     let highest = peaks.iter().map(|peak| peak.0).max().unwrap_or(0);
     // What adds up but does not fit has gaps.
     let gap = sram.bytes_per_tile / GAP_SHARE;
-    let within = (sram.bytes_per_tile - gap * attempt).min(highest.saturating_sub(gap));
+    let within = sram.bytes_per_tile.saturating_sub(gap * attempt * attempt).min(highest.saturating_sub(gap));
     let taken = taken(&compiled.module, &compiled.plan);
     let least = sram.bytes_per_tile / LEAST_SHARE;
     let mut tightened = false;

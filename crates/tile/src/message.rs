@@ -52,20 +52,58 @@ pub fn messages(program: &Program, copy: &Copy) -> Vec<Message> {
         // A multicast to single-tile variables: one message for each distinct source tile, as one.
         let dsts = copy.dsts.iter().map(|&dst| (dst, program.vars[dst].home.grid.base)).collect();
         let block = &holders(&program.vars[copy.dsts[0]])[0].block;
-        push_messages(program, copy, &sources, block, &dsts, &mut out);
+        push_messages(program, copy, sources.iter(), block, &dsts, &mut out);
         return out;
     }
+    let nearby = Nearby::new(&program.vars[copy.src], &sources, &copy.map);
     for holder in holders(&program.vars[copy.dsts[0]]) {
         let dsts = holder.tiles.iter().map(|&tile| (copy.dsts[0], tile)).collect();
-        push_messages(program, copy, &sources, &holder.block, &dsts, &mut out);
+        let sources = nearby.sources(&program.vars[copy.dsts[0]], &holder.block);
+        push_messages(program, copy, sources.into_iter(), &holder.block, &dsts, &mut out);
     }
     out
 }
 
-fn push_messages(
+/// Which sources can give something to a destination. Of a flat copy those at the same positions, which are found without
+/// a look at all others.
+struct Nearby<'a> {
+    sources: &'a [Holders],
+    /// First position, end and index of each source, in order of position, and where the copy begins on both sides; for
+    /// flat copies.
+    flat: Option<(Vec<(u64, u64, usize)>, u64, u64)>,
+}
+
+impl<'a> Nearby<'a> {
+    fn new(src: &Var, sources: &'a [Holders], map: &CopyMap) -> Self {
+        let CopyMap::Flat { src_begin, dst_begin, .. } = *map else { return Nearby { sources, flat: None } };
+        let interval = |(index, source): (usize, &Holders)| {
+            let (begin, end) = flat_interval(&src.shape, &source.block);
+            (begin, end, index)
+        };
+        let mut intervals: Vec<(u64, u64, usize)> = sources.iter().enumerate().map(interval).collect();
+        intervals.sort_unstable();
+        Nearby { sources, flat: Some((intervals, src_begin, dst_begin)) }
+    }
+
+    fn sources(&self, dst: &Var, block: &Block) -> Vec<&'a Holders> {
+        let Some((intervals, src_begin, dst_begin)) = &self.flat else {
+            return self.sources.iter().collect();
+        };
+        let (begin, end) = flat_interval(&dst.shape, block);
+        let at = |position: u64| position.saturating_sub(*dst_begin) + src_begin;
+        // Blocks of a source are disjoint, so their ends are in order, too.
+        let first = intervals.partition_point(|&(_, until, _)| until <= at(begin));
+        let met = intervals[first..].iter().take_while(|&&(from, ..)| from < at(end));
+        let mut indices: Vec<usize> = met.map(|&(_, _, index)| index).collect();
+        indices.sort_unstable();
+        indices.into_iter().map(|index| &self.sources[index]).collect()
+    }
+}
+
+fn push_messages<'a>(
     program: &Program,
     copy: &Copy,
-    sources: &[Holders],
+    sources: impl Iterator<Item = &'a Holders>,
     dst_block: &Block,
     dsts: &SmallVec<[(VarId, u32); 2]>,
     out: &mut Vec<Message>,

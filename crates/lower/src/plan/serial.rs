@@ -107,6 +107,18 @@ impl PartialEq for SerialPlan {
     }
 }
 
+/// A planned slice.
+struct Slice {
+    func: Func,
+    plan: Plan,
+    /// Where operands lie that lie somewhere already.
+    homes: Vec<Option<Layout>>,
+    /// What the product uses of each operand.
+    used: Vec<Layout>,
+    /// Whether tiles have whole results, not sums of parts.
+    is_complete: bool,
+}
+
 /// How ways to compute a product compare: bytes beyond the bound, then cycles.
 type Rank = (u64, u64);
 
@@ -275,22 +287,15 @@ impl Planner<'_> {
             Method::Conv(plan) => (plan.cost, plan.stages.is_empty()),
             _ => unreachable!("a slice is computed at once"),
         };
-        let mut serial = self.around(node, cut, func, plan, homes, used, is_complete)?;
+        let slice = Slice { func, plan, homes, used, is_complete };
+        let mut serial = self.around(node, cut, slice)?;
         self.price(node, cost, &mut serial);
         Some((serial, cost.temporary_bytes))
     }
 
     /// Where operands and result lie around the loop.
-    fn around(
-        &mut self,
-        node: &Node,
-        cut: Cut,
-        func: Func,
-        mut plan: Plan,
-        homes: Vec<Option<Layout>>,
-        used: Vec<Layout>,
-        is_complete: bool,
-    ) -> Option<SerialPlan> {
+    fn around(&mut self, node: &Node, cut: Cut, slice: Slice) -> Option<SerialPlan> {
+        let Slice { func, mut plan, homes, used, is_complete } = slice;
         let mut operands = used;
         for (at, home) in homes.into_iter().enumerate().filter(|&(at, _)| cut.dims[at].is_some()) {
             let planned = plan.layouts[func.params[at]].clone().expect("every value is planned");
