@@ -1,4 +1,4 @@
-//! How much memory products may take for copies and sums where the whole does not fit: what is left of a tile at the time
+//! How much memory products and scatters may take for copies and sums where the whole does not fit: what is left of a tile at the time
 //! when each runs. Equal products have equal room, so that they are planned alike and share their code.
 //!
 //! Only a program that is emitted and placed tells what else lives then, so this looks at one that does not fit, and
@@ -22,11 +22,11 @@ const GAP_SHARE: u64 = 32;
 /// Bytes for the temporaries of a product, by [`kind`].
 pub type Rooms = FxHashMap<String, u64>;
 
-/// What makes products equal: operation and types. Nothing for other nodes.
+/// What makes products and scatters equal: operation and types. Nothing for other nodes.
 pub fn kind(func: &Func, node: &Node) -> Option<String> {
-    let is_product = matches!(node.op, Op::Dot(_) | Op::Conv(_));
+    let has_room = matches!(node.op, Op::Dot(_) | Op::Conv(_) | Op::Scatter { .. });
     let types = func.operand_types(&node.operands);
-    is_product.then(|| format!("{:?} {types:?} {:?}", node.op, func.ty(node.results[0])))
+    has_room.then(|| format!("{:?} {types:?} {:?}", node.op, func.ty(node.results[0])))
 }
 
 /// Less room for the products that run when a tile has too little, by what it lacks; whether there is any such product.
@@ -86,6 +86,7 @@ fn add_taken(module: &Module, func: &Func, plan: &Plan, bytes: &mut FxHashMap<St
             Some(Method::Matmul(plan)) => plan.cost.temporary_bytes,
             Some(Method::Conv(plan)) => plan.cost.temporary_bytes,
             Some(Method::Serial(plan)) => plan.temporary_bytes,
+            Some(Method::Scatter(plan)) => plan.temporary_bytes,
             Some(Method::Control(plans)) => {
                 let inner = node.op.funcs().into_iter().zip(plans);
                 inner.for_each(|(func, plan)| add_taken(module, &module.funcs[func], plan, bytes));

@@ -92,6 +92,40 @@ fn run(compiled: &Compiled, items: &[Vec<Tensor>]) -> pando_base::Result<Vec<Vec
     Ok(emitted.outputs.iter().map(|&var| outputs.tensors(var)).collect())
 }
 
+/// An iteration begins with the state that the one before left, with and without I/O tiles.
+#[test]
+fn state_goes_from_iteration_to_iteration() {
+    let text = "func @main(%x: i32[6,8], %w: i32[8,4]) -> i32[8,4], i32[6,4] {
+  %y = dot %x, %w contract=[1:0] : i32[6,4]
+  %g = dot %x, %y contract=[0:0] : i32[8,4]
+  %next = sub %w, %g : i32[8,4]
+  return %next, %y
+}";
+    let module = pando_graph::parse(text, "training").expect("a valid module");
+    let machine = common::spreading_machine(5);
+    for io_tiles in [0, 1] {
+        let state = vec![(1, 0)];
+        let options = Options { min_tile_bytes: 1, iterations: 3, io_tiles, state, ..Options::default() };
+        let compiled = compile(&module, &machine, &options).expect("dots lower");
+        common::assert_sound(&compiled, &machine, text);
+        let tensor = |seed: u64, shape: [u64; 2]| {
+            let values = (0..shape[0] * shape[1]).map(|i| ((i * 5 + seed) % 7) as f64 - 3.0);
+            Tensor::from_f64(DType::I32, shape, &values.collect::<Vec<_>>())
+        };
+        let items: Vec<Vec<Tensor>> =
+            (0..3).map(|item| vec![tensor(item, [6, 8]), tensor(9, [8, 4])]).collect();
+        let actual = run(&compiled, &items).expect("it runs");
+        let (main, mut weights) = (module.main().expect("there is a main"), items[0][1].clone());
+        for (item, args) in items.iter().enumerate() {
+            let args = [args[0].clone(), weights];
+            let expected = pando_graph::eval(&module, main, &args).expect("valid programs evaluate");
+            assert_eq!(actual[1][item], expected[1], "{io_tiles} I/O tiles, iteration {item}");
+            weights = expected[0].clone();
+        }
+        assert_eq!(actual[0], [weights], "{io_tiles} I/O tiles");
+    }
+}
+
 /// A period is the longer of the work between I/O tiles and the transfers; without I/O tiles it is their sum.
 #[test]
 fn transfers_hide_behind_work() {

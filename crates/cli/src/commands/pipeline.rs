@@ -114,7 +114,7 @@ impl Pipeline {
                 }
             }
         }
-        differences(outputs, module, &items, |at, item| &actual[&at][item])
+        differences(outputs, module, &items, |at, item| actual[&at].get(item))
     }
 }
 

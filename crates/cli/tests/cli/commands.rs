@@ -522,7 +522,14 @@ fn a_training_step_updates_its_state_in_place() {
     let exact = training["exact"].as_array().unwrap();
     // One output; four weights with two moments each; one count of steps.
     assert_eq!(exact.len(), 1 + 4 * 3 + 1);
-    for row in exact {
-        assert!(row["difference"].as_f64().unwrap() < 1e-5, "{row}");
+    let is_exact = |row: &serde_json::Value| row["difference"].as_f64().unwrap() < 1e-5;
+    assert!(exact.iter().all(is_exact), "{exact:?}");
+    // Several steps a call, fed as they go: state is what the last one leaves.
+    for more in [&["--iterations", "3"][..], &["--iterations", "2", "--io-tiles", "8"]] {
+        let run = pando(&[&args[..], &["--train", "--exact"], more].concat());
+        assert_eq!(run.status, 0, "{}", run.stderr);
+        let steps = json(&run);
+        let exact = steps["exact"].as_array().unwrap();
+        assert!(exact.len() == 1 + 4 * 3 + 1 && exact.iter().all(is_exact), "{exact:?}");
     }
 }

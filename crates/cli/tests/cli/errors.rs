@@ -148,7 +148,6 @@ fn what_cannot_be_done_yet_is_said() {
         1,
         &["--io-tiles 1472", "use fewer"],
     );
-    expect(&training(&["--iterations", "2"]), 1, &["--train --iterations"]);
     expect(
         &pando(&["profile", model, "--system", "m2000", "--stages", "4", "--replicas", "2"]),
         1,

@@ -308,13 +308,7 @@ impl<'a> Planner<'a> {
         let family = self.families.layout(result).cloned();
         let layout = match family.map(Ok).unwrap_or_else(|| Err(self.most_spread(&node.operands))) {
             Ok(layout) => layout,
-            Err(Some(value)) => {
-                let (lies, even) = (self.settled(value), self.balanced(&shape, self.dtype(result)));
-                let lies = without_copies(&lies, &shape);
-                // What is repeated may as well be on more tiles.
-                let repeats = node.operands.iter().any(|&operand| self.repetition(operand).is_some());
-                if repeats && lies.grid.len() * 4 < even.grid.len() * 3 { even } else { lies }
-            }
+            Err(Some(value)) => without_copies(&self.settled(value), &shape),
             Err(None) => self.balanced(&shape, self.dtype(result)),
         };
         let layout = self.family_layout(result, layout);

@@ -27,6 +27,7 @@ pub struct ScatterPlan {
     pub width_grain: u64,
     pub stages: Vec<u64>,
     pub cycles: u64,
+    pub temporary_bytes: u64,
 }
 
 impl ScatterPlan {
@@ -94,6 +95,7 @@ impl Planner<'_> {
         let last = width_dim == Some(data.rank() - 1);
         let width_grain = if last { (8 / self.dtype(node.results[0]).size_bytes()).max(1) } else { 1 };
         let width = width_dim.map_or(1, |dim| data[dim].div_ceil(width_grain));
+        let room = self.room(node);
         let mut best: Option<((u64, u64), ScatterPlan)> = None;
         for width in part_counts(width, tiles) {
             for rows in part_counts(data[axis], tiles / width) {
@@ -101,11 +103,19 @@ impl Planner<'_> {
                 for updates in part_counts(count, most) {
                     let stages = if updates > 1 { stages_for(updates) } else { Vec::new() };
                     let parts = [updates, rows, width];
-                    let mut plan =
-                        ScatterPlan { axis, combine, parts, width_dim, width_grain, stages, cycles: 0 };
-                    let (cycles, bytes) = self.scatter_cost(&plan, node);
-                    plan.cycles = cycles;
-                    let key = (bytes.saturating_sub(self.temporary_bytes()), cycles);
+                    let (cycles, temporary_bytes) = (0, 0);
+                    let mut plan = ScatterPlan {
+                        axis,
+                        combine,
+                        parts,
+                        width_dim,
+                        width_grain,
+                        stages,
+                        cycles,
+                        temporary_bytes,
+                    };
+                    (plan.cycles, plan.temporary_bytes) = self.scatter_cost(&plan, node);
+                    let key = (plan.temporary_bytes.saturating_sub(room), plan.cycles);
                     if best.as_ref().is_none_or(|(best_key, _)| key < *best_key) {
                         best = Some((key, plan));
                     }
@@ -137,16 +147,19 @@ impl Planner<'_> {
         let mut cycles =
             vertex_cycles(kernel.cycles(operands, chip), chip.workers) + superstep_cycles(self.machine);
         cycles += moved.iter().map(|o| receive_cycles(self.machine, o.num_bytes(), false)).sum::<u64>();
+        let mut bytes: u64 = operands.iter().map(OperandType::num_bytes).sum();
         let mut left = plan.parts[UPDATES];
         let total = super::total_dtype(plan.combine.unwrap_or(ReduceFn::Max), dtype);
         for &groups in &plan.stages {
             let elements = block.num_elements() * plan.parts[ROWS] * plan.parts[WIDTH];
             let (depth, share) =
                 (left.div_ceil(groups), (elements * groups).div_ceil(chip.tiles.into()).max(1));
-            cycles += receive_cycles(self.machine, depth * share * total.size_bytes(), false);
+            let gathered = depth * share * total.size_bytes();
+            bytes = bytes.max(block.num_elements() * total.size_bytes() + gathered);
+            cycles += receive_cycles(self.machine, gathered, false);
             cycles += reduce_cycles(chip, depth, share, DType::F32) + superstep_cycles(self.machine);
             left = groups;
         }
-        (cycles, operands.iter().map(OperandType::num_bytes).sum())
+        (cycles, bytes)
     }
 }

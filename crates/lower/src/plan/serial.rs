@@ -339,7 +339,9 @@ impl Planner<'_> {
             );
             if self.lies(value).is_some_and(|home| home != serial.operands[at]) {
                 bytes += whole.iter().product::<u64>() * dtype.size_bytes();
-                once += self.fetch_cycles(value, &serial.operands[at]);
+                // What only its family has a layout for is about to get that.
+                let is_laid_out = !self.is_open(value);
+                once += if is_laid_out { self.fetch_cycles(value, &serial.operands[at]) } else { 0 };
             }
         }
         let (result, shape) = (node.results[0], self.shape(node.results[0]));
