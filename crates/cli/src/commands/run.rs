@@ -52,7 +52,7 @@ impl Engine {
             (TileUnit::None, _, Some(problem)) => problem.into(),
             (TileUnit::None, TileUnit::None, None) => "no AMX unit in this processor".into(),
             (TileUnit::None, ..) => "AMX unit switched off".into(),
-            (_, ..) => match TileUnit::time_shares() {
+            (..) => match TileUnit::time_shares() {
                 Some([one, two, three]) => format!(
                     "AMX unit: one, two and three parts take {one:.2}, {two:.2} and {three:.2} of the vectors' time"
                 ),
