@@ -68,9 +68,15 @@ pub fn messages(program: &Program, copy: &Copy) -> Vec<Message> {
 /// a look at all others.
 struct Nearby<'a> {
     sources: &'a [Holders],
-    /// First position, end and index of each source, in order of position, and where the copy begins on both sides; for
-    /// flat copies.
-    flat: Option<(Vec<(u64, u64, usize)>, u64, u64)>,
+    flat: Option<Positions>,
+}
+
+/// Where the sources of a flat copy lie.
+struct Positions {
+    /// First position, end and index of each source, in order of position.
+    intervals: Vec<(u64, u64, usize)>,
+    src_begin: u64,
+    dst_begin: u64,
 }
 
 impl<'a> Nearby<'a> {
@@ -82,11 +88,11 @@ impl<'a> Nearby<'a> {
         };
         let mut intervals: Vec<(u64, u64, usize)> = sources.iter().enumerate().map(interval).collect();
         intervals.sort_unstable();
-        Nearby { sources, flat: Some((intervals, src_begin, dst_begin)) }
+        Nearby { sources, flat: Some(Positions { intervals, src_begin, dst_begin }) }
     }
 
     fn sources(&self, dst: &Var, block: &Block) -> Vec<&'a Holders> {
-        let Some((intervals, src_begin, dst_begin)) = &self.flat else {
+        let Some(Positions { intervals, src_begin, dst_begin }) = &self.flat else {
             return self.sources.iter().collect();
         };
         let (begin, end) = flat_interval(&dst.shape, block);

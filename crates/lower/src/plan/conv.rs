@@ -111,7 +111,7 @@ impl Planner<'_> {
         let (input, weights, out) = (node.operands[0], node.operands[1], node.results[0]);
         let method = match self.preplanned.remove(&id) {
             Some(method) => method,
-            None => Method::Conv(self.conv_plan(conv, node)),
+            None => Method::Conv(Box::new(self.conv_plan(conv, node))),
         };
         let Method::Conv(plan) = &method else { unreachable!("a convolution is planned as one") };
         self.want(weights, &self.operand_layout(&method, node, 1));

@@ -105,7 +105,7 @@ impl<'a> Planner<'a> {
             match &node.op {
                 Op::Dot(_) => self.share_weights(value),
                 Op::Conv(conv) => {
-                    let method = Method::Conv(self.conv_plan(conv, node));
+                    let method = Method::Conv(Box::new(self.conv_plan(conv, node)));
                     let wanted = self.operand_layout(&method, node, usize::from(value == node.operands[1]));
                     let home = self.shared_out(&wanted, value);
                     self.families.decide(value, &home, &self.shape(value), self.tiles());

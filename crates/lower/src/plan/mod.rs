@@ -69,7 +69,7 @@ pub enum Method {
     /// Follows from the layouts.
     Direct,
     Matmul(Box<MatmulPlan>),
-    Conv(ConvPlan),
+    Conv(Box<ConvPlan>),
     /// A product in slices.
     Serial(Box<SerialPlan>),
     Gather(GatherPlan),
