@@ -12,15 +12,17 @@ import sys
 import warnings
 from collections.abc import Callable
 
+from quantise import quantise
+
 # Weights are drawn, never fetched.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 
 class Spec:
-    """A model, how its inputs look, and for what it is used."""
+    """A model, how its inputs look, and for what it is used. Quantised ones say of which model, and in which form."""
 
-    def __init__(self, build: Callable, inputs: Callable, names: list[str], timed: bool = False):
-        self.build, self.inputs, self.names, self.timed = build, inputs, names, timed
+    def __init__(self, build: Callable, inputs: Callable, names: list[str], timed: bool = False, int8: tuple = ()):
+        self.build, self.inputs, self.names, self.timed, self.int8 = build, inputs, names, timed, int8
 
 
 def image(batch: int = 1, size: int = 224, channels: int = 3):
@@ -148,6 +150,17 @@ for name, spec in {
     ),
 }.items():  # fmt: skip
     MODELS[f"transformers/{name}"] = spec
+# `benches/run --models 'int8/*'` measures these.
+for name, of, form in [
+    ("resnet50-qdq", "resnet50-b1", "qdq"), ("resnet50-qoperator", "resnet50-b1", "qoperator"),
+    ("bert-base-dynamic", "bert-base-s128-b1", "dynamic"), ("minilm-dynamic", "minilm-s64-b1", "dynamic"),
+    ("minilm-qdq", "minilm-s64-b1", "qdq"), ("resnet18-qdq", "torchvision/resnet18", "qdq"),
+    ("mobilenet_v2-qdq", "torchvision/mobilenet_v2", "qdq"),
+    ("mobilenet_v2-qoperator", "torchvision/mobilenet_v2", "qoperator"),
+    ("efficientnet-b0-qdq", "efficientnet-b0-b1", "qdq"),
+]:  # fmt: skip
+    spec = MODELS[of]
+    MODELS[f"int8/{name}"] = Spec(spec.build, spec.inputs, spec.names, int8=(of, form))
 
 
 def draw_weights(model, inputs) -> None:
@@ -182,11 +195,15 @@ def export(directory: pathlib.Path, name: str) -> pathlib.Path:
     path = file_of(directory, name)
     if path.exists() and path.with_suffix(".npz").exists():
         return path
+    directory.mkdir(parents=True, exist_ok=True)
+    spec = MODELS[name]
+    if spec.int8:
+        of, form = spec.int8
+        quantise(export(directory, of), form, path)
+        return path
     import numpy
     import torch
 
-    directory.mkdir(parents=True, exist_ok=True)
-    spec = MODELS[name]
     torch.manual_seed(0)
     model = spec.build().eval()
     inputs = spec.inputs(torch)

@@ -5,6 +5,7 @@
 use crate::constants::{Constant, Constants};
 use crate::errors;
 use crate::gradients;
+use crate::isa::TileUnit;
 use crate::kernel::gemm::window_tiles;
 use crate::kernel::row_gradients::Gradient;
 use crate::options::CompileOptions;
@@ -115,7 +116,12 @@ pub fn flatten(
     let mut flat = flattener.flat;
     flat.name_the_nameless();
     (flat.params, flat.results) = (params, results);
-    let flat = if options.fuse { quantised(bytes(flat), window_tiles(options.isa).is_some()) } else { flat };
+    let has_unit = options.tile_unit.usable() != TileUnit::None;
+    let flat = if options.fuse {
+        quantised(bytes(flat, has_unit), window_tiles(options.isa).is_some())
+    } else {
+        flat
+    };
     Ok(blocked(flat))
 }
 

@@ -140,10 +140,10 @@ impl Chain {
         let real = self.dequantised(x);
         let w = self.weights(&[outputs, channels / groups, window[0], window[1]], 0);
         let mut conv = Conv { groups, ..Conv::plain(2) };
-        for axis in 0..2 {
+        for (axis, size) in window.into_iter().enumerate() {
             conv.strides[axis] = 1 + self.draw.below(2);
             conv.kernel_dilation[axis] = 1 + self.draw.below(2);
-            let most = ((window[axis] - 1) * conv.kernel_dilation[axis]) as i64;
+            let most = ((size - 1) * conv.kernel_dilation[axis]) as i64;
             // Cropping, too, where something is left.
             let less = if x.sizes[axis + 2] > 4 { self.draw.below(2) as i64 } else { 0 };
             conv.padding[axis] = (most - less, most);

@@ -43,9 +43,9 @@ def build(draw, case):
         inputs.append(helper.make_tensor_value_info(name, kind, named_dims(draw, array)))
         feeds[name] = array
     outputs = [f"y{position}" for position in range(case.outputs)]
-    node = helper.make_node(case.op, names, outputs, domain=case.domain, **case.attributes)
+    nodes = case.nodes or [helper.make_node(case.op, names, outputs, domain=case.domain, **case.attributes)]
     infos = [onnx.ValueInfoProto(name=name) for name in outputs]
-    graph = helper.make_graph([node], "random", inputs, infos, weights)
+    graph = helper.make_graph(nodes, "random", inputs, infos, weights)
     opsets = [helper.make_opsetid("", case.opset or OPSET), helper.make_opsetid(MICROSOFT, 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=10), feeds
 
@@ -105,7 +105,7 @@ def main():
             except Exception as error:  # ONNX Runtime has no common type of its errors.
                 refused[name] = str(error).splitlines()[0][:160]
                 continue
-            folder = arguments.folder / f"{name.replace(':', '_')}_{seed}"
+            folder = arguments.folder / f"{name.replace(':', '_').replace(' ', '_')}_{seed}"
             write(folder, case, model, feeds, results)
             written += 1
     for name, error in sorted(refused.items()):

@@ -20,6 +20,8 @@ class Case:
     weights: tuple = ()
     rtol: float | None = None
     atol: float | None = None
+    # From x0, x1, … to y0, …, instead of the operator alone.
+    nodes: list | None = None
 
 
 class Draw:
@@ -967,3 +969,4 @@ def loss(d, op):
 
 import random_ops_control  # noqa: E402, F401  adds operators with subgraphs
 import random_ops_fused  # noqa: E402, F401  adds com.microsoft's operators
+import random_ops_quantised  # noqa: E402, F401  adds operators between codes

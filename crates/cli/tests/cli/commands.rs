@@ -34,6 +34,27 @@ fn run_tells_the_precision_of_products() {
     assert_eq!(json(&on_tiles).get("matmul_precision"), None);
 }
 
+/// A level of instructions can be chosen, and what is used is told.
+#[test]
+fn run_tells_the_instructions() {
+    let run = |more: &[&str]| pando(&[&["run", "models/mlp-small.graph"], more].concat());
+    let (isa, unit) = (pando_cpu::Isa::detect(), pando_cpu::TileUnit::detect());
+    let best = json(&run(&["--json"]));
+    assert_eq!((&best["isa"], &best["tile_unit"]), (&isa.name().into(), &unit.name().into()));
+    let without = json(&run(&["--json", "--no-amx"]));
+    assert_eq!((&without["isa"], &without["tile_unit"]), (&isa.name().into(), &"none".into()));
+    let portable = json(&run(&["--json", "--isa", "portable"]));
+    assert_eq!((&portable["isa"], &portable["tile_unit"]), (&"portable".into(), &"none".into()));
+    let profile = run(&["--profile-cpu", "--isa", "portable"]).stdout;
+    assert!(profile.contains("instructions: portable, matmul precision highest"), "{profile}");
+    let unknown = run(&["--isa", "mmx"]);
+    assert!(
+        unknown.status != 0 && unknown.stderr.contains("no instructions called \"mmx\""),
+        "{}",
+        unknown.stderr
+    );
+}
+
 /// The tile-by-tile values of a model are those of the evaluator, whatever the system.
 #[test]
 fn run_on_a_system_gives_the_same_outputs() {

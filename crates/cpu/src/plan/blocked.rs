@@ -369,6 +369,11 @@ fn packing(conv: &BlockedConv, input: Input, blocks: usize) -> Pack {
 }
 
 pub(super) fn stage(conv: &BlockedConv, input: Input) -> Stage {
+    stage_of(conv, input, 4)
+}
+
+/// For a task that keeps so many bytes of each input.
+pub(super) fn stage_of(conv: &BlockedConv, input: Input, input_bytes: usize) -> Stage {
     let [_, channels, height, width] = conv.from;
     let [from, to] = [[height, width], [conv.to[2], conv.to[3]]];
     let low = [conv.conv.padding[0].0, conv.conv.padding[1].0];
@@ -380,7 +385,7 @@ pub(super) fn stage(conv: &BlockedConv, input: Input) -> Stage {
     let as_it_is = low == [0; 2] && conv.conv.padding.iter().all(|pair| pair.1 <= 0) && strides == [1; 2];
     let mut stage = Stage { channels, lanes, from, low, strides, phases: vec![[0; 2]], ..Stage::default() };
     if as_it_is {
-        (stage.plane, stage.task_rows) = (from, rows_for(to[0], channels * width * lanes * 4));
+        (stage.plane, stage.task_rows) = (from, rows_for(to[0], channels * width * lanes * input_bytes));
         return stage;
     }
     stage.copies = true;
@@ -389,7 +394,7 @@ pub(super) fn stage(conv: &BlockedConv, input: Input) -> Stage {
     let columns = to[1] + reach(1);
     // Depthwise tasks copy one channel block at a time, which should stay in the L2 cache with the results.
     let copied = if input == Input::Depthwise { 2 } else { channels };
-    stage.task_rows = rows_for(to[0], copied * stage.phases.len() * columns * lanes * 4);
+    stage.task_rows = rows_for(to[0], copied * stage.phases.len() * columns * lanes * input_bytes);
     stage.plane = [stage.task_rows + reach(0), columns];
     stage
 }

@@ -1,7 +1,7 @@
 //! Which convolutions over blocks go to a unit for tiles, and how they are planned.
 
 use super::Planner;
-use super::blocked::{stage, window_taps};
+use super::blocked::{stage_of, window_taps};
 use super::layout::BlockedConv;
 use super::precision::STEPS_FOR_PARTS;
 use crate::kernel::conv::tiles;
@@ -41,7 +41,8 @@ impl Planner<'_> {
         let pack = Pack { outputs, inputs, window, tiles: tiles_of_words };
         let elements = pack.elements();
         let kernel = self.packed(Packing::UnitConv(pack), kernel.clone(), elements);
-        let stage = stage(conv, Input::Blocked);
+        // Two bytes a part, of which twice as many may stay: the planes of f32 do not.
+        let stage = stage_of(conv, Input::Blocked, parts);
         let taps = window_taps(conv, &stage, (0, 0, LANES));
         let kind = Kind::UnitConv(Box::new(UnitConv {
             images: conv.to[0],

@@ -63,7 +63,10 @@ pub(super) fn quantize_linear(c: &mut Ctx) -> Result<Vec<Value>> {
     let scaled = c.b.div(x, scale)?;
     let result = if to.int_range().is_some() {
         let zero = match zero {
-            Some(zero) => Some(spread(c, zero, x)?),
+            Some(zero) => {
+                let zero = c.b.convert(zero, DType::F32)?;
+                Some(spread(c, zero, x)?)
+            }
             None => None,
         };
         quantised(c, scaled, zero, to)?

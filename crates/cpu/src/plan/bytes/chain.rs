@@ -51,6 +51,12 @@ pub struct Base {
     outputs: usize,
 }
 
+impl Base {
+    fn is_dot_of_integers(&self) -> bool {
+        self.conv.is_none() && self.scale.is_none()
+    }
+}
+
 /// All that a step needs to know.
 #[derive(Clone, Debug)]
 pub struct Product {
@@ -86,13 +92,14 @@ enum Link {
 }
 
 /// The products of a function, by the nodes whose results they compute.
-pub fn products(known: &Known) -> FxHashMap<usize, Product> {
+pub fn products(known: &Known, has_unit: bool) -> FxHashMap<usize, Product> {
     let mut found = FxHashMap::default();
     let mut taken = vec![false; known.flat.nodes.len()];
     let nodes = || known.flat.nodes.iter().enumerate().rev();
     // Later ones first: an addition takes in the product before it.
     for (index, node) in nodes().filter(|(_, node)| node.results.len() == 1) {
-        if let Some(product) = quantised(known, node.results[0])
+        let product = quantised(known, node.results[0]);
+        if let Some(product) = product.filter(|product| !(has_unit && product.base.is_dot_of_integers()))
             && !std::mem::replace(&mut taken[product.base.node], true)
         {
             found.insert(index, product);
@@ -123,12 +130,12 @@ fn quantised(known: &Known, codes: ValueIndex) -> Option<Product> {
 /// A product whose result nobody quantises, with what follows as far as one user reads it.
 fn unquantised(known: &Known, index: usize) -> Option<(usize, Product)> {
     let base = base(known, index)?;
-    let Some(_) = base.scale else {
+    if base.scale.is_none() {
         // Dots have kernels of their own for that.
         base.conv.as_ref()?;
         let product = Product { output: Output::I32, ..apply(base, Vec::new())? };
         return Some((index, product));
-    };
+    }
     let (mut root, mut best) = (index, apply(base, Vec::new())?);
     while let Some(user) = known.only_user(known.flat.nodes[root].results[0]) {
         let &[result] = known.flat.nodes[user].results.as_slice() else { break };

@@ -56,7 +56,8 @@ fn pack(conv: &ByteConv) -> Pack {
     let (inputs, outputs) = (conv.from[1] / conv.groups, conv.to[1]);
     let depthwise = conv.groups > 1 && inputs == 1 && outputs == conv.groups;
     // Lanes are filled with several groups, where one does not do it.
-    let fills = |merged: &usize| conv.groups % merged == 0 && outputs / conv.groups * merged >= HALF_PANEL;
+    let fills =
+        |merged: &usize| conv.groups.is_multiple_of(*merged) && outputs / conv.groups * merged >= HALF_PANEL;
     let merged = (1..=conv.groups).find(fills).unwrap_or(conv.groups);
     let merged = if depthwise { 1 } else { merged };
     let whole_rows = !depthwise && merged == conv.groups && conv.dilation(1) == 1;

@@ -39,19 +39,17 @@ pub fn channels_last(flat: Flat, mut products: FxHashMap<usize, Product>) -> Fla
         layout.plain[param] = Some(value);
         layout.new.params.push(value);
     }
-    let types: Vec<FlatNode> = flat.nodes;
-    let sizes_of = |value: ValueIndex, layout: &Layout| layout.old[value].sizes.clone();
-    let kernels: FxHashMap<usize, [Sizes; 3]> = products
-        .values()
-        .map(|product| {
-            let FlatNode { operands, results, .. } = &types[product.base.node];
-            (product.base.node, [operands[0], operands[1], results[0]].map(|value| sizes_of(value, &layout)))
-        })
-        .collect();
-    for (index, node) in types.into_iter().enumerate() {
+    // Of operands and results of products: their own nodes come before those of their results.
+    let sizes_of = |product: &Product| {
+        let FlatNode { operands, results, .. } = &flat.nodes[product.base.node];
+        let sizes = [operands[0], operands[1], results[0]].map(|value| layout.old[value].sizes.clone());
+        (product.base.node, sizes)
+    };
+    let sizes: FxHashMap<usize, [Sizes; 3]> = products.values().map(sizes_of).collect();
+    for (index, node) in flat.nodes.into_iter().enumerate() {
         layout.name = node.name.clone();
         match products.remove(&index) {
-            Some(product) => layout.product(&product, &kernels[&product.base.node], node.results[0]),
+            Some(product) => layout.product(&product, &sizes[&product.base.node], node.results[0]),
             None if layout.continues(&node) => {}
             None => layout.as_before(node),
         }
@@ -247,8 +245,7 @@ impl Layout {
             self.sources[node.results[0]] = Some((node.operands[0], axes.clone()));
         }
         if let Some(codes) = self.signed_real(&node, &self.codes) {
-            let sizes = self.sizes(codes);
-            self.plain[node.results[0]] = Some(self.real(codes, &sizes));
+            self.plain[node.results[0]] = Some(self.real(codes));
             return;
         }
         let operands = node.operands.iter().map(|&value| self.plain(value)).collect();
@@ -264,7 +261,8 @@ impl Layout {
         forms[x]
     }
 
-    fn real(&mut self, codes: ValueIndex, _sizes: &[usize]) -> ValueIndex {
+    /// What signed codes are in f32.
+    fn real(&mut self, codes: ValueIndex) -> ValueIndex {
         let wide = self.convert(codes, DType::F32);
         self.plus(wide, -128.0)
     }
@@ -277,8 +275,7 @@ impl Layout {
             return false;
         }
         if let Some(codes) = self.signed_real(node, &self.last_codes) {
-            let sizes = self.sizes(codes);
-            self.last[result] = Some(self.real(codes, &sizes));
+            self.last[result] = Some(self.real(codes));
             return true;
         }
         let image = |value: &ValueIndex| self.old[*value].sizes.len() == 4;

@@ -36,13 +36,13 @@ pub struct ByteConv {
     pub output: Output,
 }
 
-/// The function with products of bytes.
-pub fn bytes(flat: Flat) -> Flat {
+/// The function with products of bytes. `has_unit`: whether dots of integers have a unit for tiles, which is faster.
+pub fn bytes(flat: Flat, has_unit: bool) -> Flat {
     let of_bytes = flat.values.iter().any(|ty| known::range_of(ty.dtype).is_some());
     if !of_bytes {
         return flat;
     }
     let flat = share::reals_for_each(commute::commute(flat));
-    let products = chain::products(&Known::of(&flat));
+    let products = chain::products(&Known::of(&flat), has_unit);
     if products.is_empty() { flat } else { layout::channels_last(flat, products) }
 }

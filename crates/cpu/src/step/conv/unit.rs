@@ -7,13 +7,12 @@
 //!
 //! Images with numbers that parts cannot hold are convolved as f32, from the same weights.
 //!
-//! The floor is the unit's (`kernel/gemm/amx/kernel.rs`): the words of a task (some 200 to 400 KB) and the sums of two
+//! The floor is the unit's (`kernel/gemm/amx/kernel.rs`): the words of a task (up to 512 KB) and the sums of two
 //! blocks are in the L2 cache, those of a pass of weights in L1. Making words costs two loads and some stores per 32
 //! inputs, where each is used by all output channels and elements of the window.
 
 #![allow(unsafe_code)]
 
-use super::TASK_BYTES;
 use super::finish::FinishSpec;
 use super::pack::Weights;
 use super::stage::Stage;
@@ -36,6 +35,8 @@ use std::ops::Range;
 const PIXELS: usize = 32;
 /// Pixels that make up for reading the weights: small images go together.
 const ENOUGH_PIXELS: usize = 256;
+/// Bytes of words of images that do: half of the L2 cache of a core with such a unit.
+const IMAGES_BYTES: usize = 1 << 20;
 
 pub struct UnitConv {
     pub images: usize,
@@ -161,8 +162,8 @@ impl UnitConv {
     fn cut(&self, threads: usize) -> Cut {
         let rows = self.stage.task_rows;
         let row_parts = self.to[0].div_ceil(rows);
-        let bytes = self.span(rows) * self.stage.pixel_bytes();
-        let together = (ENOUGH_PIXELS / self.pixels(rows)).min(TASK_BYTES / bytes.max(1));
+        let bytes = self.span(rows) * self.inputs * 2 * self.tiles.parts;
+        let together = (ENOUGH_PIXELS / self.pixels(rows)).min(IMAGES_BYTES / bytes.max(1));
         let images = if row_parts > 1 { 1 } else { together.clamp(1, self.images.max(1)) };
         let image_parts = self.images.div_ceil(images);
         let wanted = if threads == 1 { 1 } else { (threads * 4).div_ceil(image_parts * row_parts) };

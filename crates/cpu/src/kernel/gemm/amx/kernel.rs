@@ -1,6 +1,6 @@
 //! The tile loops over a unit: up to 32 × 32 results in four registers, two for rows of A, two for columns of B.
-//! A side may be a sum of several numbers (parts); the products that count are all added to the same sums: first the
-//! small ones of all steps, whose roundings are small, too. [`Tile`]s have A and C in rows; images ([`ImageTile`]) in
+//! A side may be a sum of several numbers (parts); the products that count are all added to the same sums: of three
+//! parts first the small ones of all steps, whose roundings are small, too. [`Tile`]s have A and C in rows; images ([`ImageTile`]) in
 //! blocks of channels, with rows of A wherever a window's elements are.
 //!
 //! The floor is the unit. A product of registers takes it 16 cycles and is done after 52; a load takes the two load
@@ -10,23 +10,29 @@
 //! | parts | products | cycles | loads | cycles | lines from L2 a cycle |
 //! |---|---|---|---|---|---|
 //! | 1 | 4 | 64 | 4 | 32 | 1/2 |
-//! | 2 | 12 | 192 | 12 | 96 | 1/2 |
+//! | 2 | 12 | 192 | 8 | 64 | 1/3 |
 //! | 3 | 24 | 384 | 16 | 128 | 1/3 |
 //!
 //! if B's words of a pass stay in L1 and A's come from L2 (the last column; an L2 cache gives at most 3/4 of a line a
 //! cycle). So the unit is the bound by a factor of 1.5, and the rest is the ends: the sums of a pass go to memory and
 //! back while the next tile is multiplied (at most 64 cycles of stores for the passes' 768, 1152 and 1536 of products).
-//! Assumption: 80 % of the unit's rate where it is not shared.
+//! Assumption: 80 % of the unit's rate where it is not shared. With loads alone, as vectors, ResNet-50 at two parts spends
+//! two thirds of its time here on a core of Zen 4, whose L2 cache gives half as much.
 
 #![allow(unsafe_code)]
 
 use super::super::Tile;
 use super::unit::{Product, SIDE, Unit};
 
-/// Which parts of A and B are multiplied besides the first ones, by how many parts they have: all whose products reach
-/// the last place of those. Neighbours share a side: fewer loads.
-const SMALL: [&[(usize, usize)]; 4] =
-    [&[], &[], &[(1, 0), (0, 1)], &[(0, 2), (0, 1), (1, 1), (1, 0), (2, 0)]];
+/// Which parts of A and B are multiplied by going over all steps once, and then once more, by how many parts they have:
+/// all whose products reach the last place of those of the first ones. Neighbours share a side: fewer loads. With two
+/// parts what is left out is far larger than what is rounded, so that once is enough.
+const PRODUCTS: [[&[(usize, usize)]; 2]; 4] = [
+    [&[], &[]],
+    [&[], &[(0, 0)]],
+    [&[], &[(1, 0), (0, 0), (0, 1)]],
+    [&[(0, 2), (0, 1), (1, 1), (1, 0), (2, 0)], &[(0, 0)]],
+];
 
 /// A tile of an image's convolution: some neighbouring pixels times one or two blocks of output channels.
 pub struct ImageTile<'a> {
@@ -179,10 +185,10 @@ unsafe fn multiply<
         if TALL && WIDE {
             sums::<U, 3, A>(work, (SIDE, SIDE), loads);
         }
-        if PARTS > 1 {
-            steps::<U, TALL, WIDE, A>(work, product, SMALL[PARTS]);
+        if !PRODUCTS[PARTS][0].is_empty() {
+            steps::<U, TALL, WIDE, A>(work, product, PRODUCTS[PARTS][0]);
         }
-        steps::<U, TALL, WIDE, A>(work, product, &[(0, 0)]);
+        steps::<U, TALL, WIDE, A>(work, product, PRODUCTS[PARTS][1]);
         results::<U, 0, A>(work, (0, 0), adds);
         if WIDE {
             results::<U, 1, A>(work, (0, SIDE), adds);

@@ -10,6 +10,13 @@
 //! what the AVX-512 units of such a core do in f32. So two parts (3 products) leave 5.3 times, three (6) 2.7.
 //! `kernel.rs` says what share of it the loops should reach.
 
+//!
+//! Proof without such a processor: statically linked tests of this crate (the check, `tests/tile_unit.rs`,
+//! `tests/unit_conv.rs`, `tests/quantised.rs`) run in the emulator Bochs (sources of 2026-08-22, `--enable-amx`, CPU model
+//! `sapphire_rapids`) with the unit found by CPUID and XCR0, and give the emulation's results. Two of that emulator's own
+//! instructions had to be mended first: the signs of bytes in TDPBUSD, and the upper half of VCVTNE2PS2BF16 (which real
+//! processors without AMX have, too, and compute as the tests expect).
+
 #![allow(unsafe_code)]
 
 mod blocks;
