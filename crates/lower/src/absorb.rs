@@ -4,6 +4,7 @@
 //!
 //! In: a function without calls. Out: one of the same meaning, in which what became superfluous still stands.
 
+use crate::append::append;
 use crate::fold::folded;
 use pando_base::{Id, SideTable};
 use pando_graph::{Dot, Func, Module, Node, Op, ValueDef, ValueId, infer, known_dims};
@@ -106,10 +107,7 @@ impl Absorber<'_> {
         if let Some(result) = folded(self.module, &op, operands, &mut self.out) {
             return result;
         }
-        let types = infer(&op, &self.out.operand_types(operands), self.module);
-        let types = types.expect("the parts of a valid operation are valid");
-        let node = self.out.push_node(op, operands.iter().copied(), types);
-        self.out.nodes[node].results[0]
+        append(self.module, &mut self.out, op, operands)
     }
 
     fn transposed(&mut self, value: ValueId, perm: &[usize]) -> ValueId {

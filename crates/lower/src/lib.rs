@@ -5,6 +5,7 @@
 //! of tiles or replicas. Knows nothing of how programs are simulated.
 
 mod absorb;
+mod append;
 mod arrange;
 mod emit;
 pub mod errors;

@@ -4,6 +4,7 @@
 //!
 //! In: a convolution of a valid module. Out: nodes without dilated inputs, if that is cheaper.
 
+use crate::append::append;
 use crate::plan::matrix_rate;
 use pando_graph::{Conv, Func, Module, Node, Op, Slice, ValueId, infer, known_dims};
 use pando_machine::Machine;
@@ -118,10 +119,7 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn push(&mut self, op: Op, operands: &[ValueId]) -> ValueId {
-        let types = infer(&op, &self.target.operand_types(operands), self.module);
-        let types = types.expect("the parts of a valid operation are valid");
-        let node = self.target.push_node(op, operands.iter().copied(), types);
-        self.target.nodes[node].results[0]
+        append(self.module, self.target, op, operands)
     }
 
     /// Classes as dimensions of their own behind those that they divide, joined with them.

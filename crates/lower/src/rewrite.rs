@@ -2,10 +2,11 @@
 //! inputs, functions of repeated elements, which are computed before they are repeated, and softmax's division. In: a
 //! node of a valid module. Out: nodes whose lowering is known. Meaning is kept exactly, but for a rounding in softmax.
 
+use crate::append::append;
 use crate::softmax::ends_softmax;
 use pando_base::{BinaryFn, IdSet, Shape, SideTable};
 use pando_graph::{
-    Const, ConstData, Conv, Func, Module, Node, NodeId, Op, Pad, ValueDef, ValueId, infer, known_dims,
+    Const, ConstData, Conv, Func, Module, Node, NodeId, Op, Pad, ValueDef, ValueId, known_dims,
 };
 
 /// Appends what stands for the node and returns its result; nothing if the node is simple already.
@@ -68,10 +69,7 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn push(&mut self, op: Op, operands: &[ValueId]) -> ValueId {
-        let types = infer(&op, &self.target.operand_types(operands), self.module);
-        let types = types.expect("the parts of a valid operation are valid");
-        let node = self.target.push_node(op, operands.iter().copied(), types);
-        self.target.nodes[node].results[0]
+        append(self.module, self.target, op, operands)
     }
 
     fn reshape(&mut self, value: ValueId, sizes: &[u64]) -> ValueId {
