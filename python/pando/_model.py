@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -158,8 +159,13 @@ def load(
     the inputs of each run. `isa` is the level of instructions to use, "portable", "avx2" or "avx512": the processor's best
     if it is not given. With that one comes the unit for products of tiles (AMX) if there is one, unless `amx` is False.
     """
-    if threads is not None and not 1 <= threads <= 1024:
-        raise Error(f"threads={threads}: give a number from 1 to 1024")
+    if threads is not None and not (isinstance(threads, numbers.Integral) and 1 <= threads <= 1024):
+        raise Error(f"threads={threads!r}: give a number from 1 to 1024")
+    for name, value in (("matmul_precision", matmul_precision), ("isa", isa)):
+        if not isinstance(value, str) and not (name == "isa" and value is None):
+            raise Error(f"{name}={value!r}: give a name")
+    if not isinstance(amx, bool):
+        raise Error(f"amx={amx!r}: give True or False")
     sizes = [(str(name), _size(name, size)) for name, size in (dims or {}).items()]
     if isinstance(model, (bytes, bytearray, memoryview)):
         return Model(_pando.Model.from_bytes(bytes(model), sizes, threads, matmul_precision, (isa, amx)))
@@ -175,8 +181,8 @@ def _port(native: tuple[str, str, list[int | str] | None]) -> Port:
 
 
 def _size(name: str, size: int) -> int:
-    if size < 0:
-        raise Error(f"dimension {name}: {size} is no size")
+    if not isinstance(size, numbers.Integral) or size < 0:
+        raise Error(f"dimension {name}: {size!r} is no size")
     return int(size)
 
 

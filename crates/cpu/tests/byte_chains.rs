@@ -269,3 +269,25 @@ fn products_are_within_a_step() {
         });
     }
 }
+
+/// Sums of reals have no end where an i32 has one.
+#[test]
+fn long_sums_of_reals_do_not_wrap() {
+    const LONG: u64 = 70_000;
+    let mut b = Builder::new();
+    b.begin("main");
+    let x = b.param("x", TensorType::new(DType::U8, [1, LONG]));
+    let mut chain = Chain { b, draw: Draw { seed: 0, count: 0, exact: false } };
+    let real = chain.real(x, 0.0, &[0.01], 0, &[1, LONG]);
+    let codes = Tensor::from_ints(DType::I8, [LONG, 1], &[127; LONG as usize]);
+    let codes = chain.b.weight("w", DType::I8, Shape::from(vec![LONG, 1]), ConstData::Dense(codes));
+    let w = chain.real(codes, 0.0, &[0.01], 0, &[LONG, 1]);
+    let dot = Dot { batch: Vec::new(), contract: vec![(1, 0)], dtype: None };
+    let y = chain.b.dot(real, w, dot).unwrap();
+    chain.b.end(&[y]);
+    let model = compile(&chain.b.finish(), &CompileOptions::default()).expect("it compiles");
+    let args = [Tensor::from_ints(DType::U8, [1, LONG], &[255; LONG as usize])];
+    let sum = model.run(&args).expect("it runs")[0].to_f64()[0];
+    let exact = LONG as f64 * 255.0 * 127.0 * 1e-4;
+    assert!((sum / exact - 1.0).abs() < 1e-3, "{sum} instead of {exact}");
+}

@@ -168,8 +168,12 @@ impl Absorber<'_> {
             Op::Broadcast { dims, axes } => {
                 let mut before = dims.clone();
                 perm.iter().zip(dims).for_each(|(&dim, size)| before[dim] = size.clone());
-                let axes = axes.iter().map(|&axis| perm[axis]).collect();
-                Some(self.push(Op::Broadcast { dims: before, axes }, &[node.operands[0]]))
+                // Axes rise, so what is repeated is transposed where these would not.
+                let mut order: Vec<usize> = (0..axes.len()).collect();
+                order.sort_by_key(|&at| perm[axes[at]]);
+                let axes = order.iter().map(|&at| perm[axes[at]]).collect();
+                let source = self.transposed(node.operands[0], &order);
+                Some(self.push(Op::Broadcast { dims: before, axes }, &[source]))
             }
             _ => None,
         }

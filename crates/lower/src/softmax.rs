@@ -7,30 +7,32 @@ use pando_graph::{Func, Node, Op, ValueDef, ValueId};
 /// so few terms that its inverse is one of the type's normal numbers, too.
 pub fn ends_softmax(func: &Func, operands: &[ValueId]) -> bool {
     let [shares, sums] = *operands else { return false };
-    let summed = repeated_reduction(func, sums, ReduceFn::Sum);
-    let Some((sum, _)) = summed.filter(|&(_, of)| of == shares) else { return false };
-    let terms = elements(func, shares) / elements(func, sum).max(1);
-    is_power_of_distance(func, shares) && terms <= most_terms(func.ty(shares).dtype)
+    let Some(axes) = reduced_axes(func, sums, ReduceFn::Sum, shares) else { return false };
+    let shape = func.ty(shares).shape();
+    let terms = shape.map(|shape| axes.iter().map(|&axis| shape[axis]).product::<u64>());
+    let fits = terms.is_some_and(|terms| terms <= most_terms(func.ty(shares).dtype));
+    fits && is_power_of_distance(func, shares, axes)
 }
 
-/// `exp(x - max(x))`.
-fn is_power_of_distance(func: &Func, value: ValueId) -> bool {
+/// `exp(x - max(x))`, the largest being that over these axes.
+fn is_power_of_distance(func: &Func, value: ValueId, axes: &[usize]) -> bool {
     let Some(Node { op: Op::Unary(UnaryFn::Exp), operands, .. }) = maker(func, value) else { return false };
     let Some(Node { op: Op::Binary(BinaryFn::Sub), operands, .. }) = maker(func, operands[0]) else {
         return false;
     };
-    repeated_reduction(func, operands[1], ReduceFn::Max).is_some_and(|(_, of)| of == operands[0])
+    reduced_axes(func, operands[1], ReduceFn::Max, operands[0]) == Some(axes)
 }
 
-/// The reduction that is repeated, and what it reduces.
-fn repeated_reduction(func: &Func, value: ValueId, wanted: ReduceFn) -> Option<(ValueId, ValueId)> {
-    let Node { op: Op::Broadcast { .. }, operands, .. } = maker(func, value)? else { return None };
-    match maker(func, operands[0])? {
-        Node { op: Op::Reduce { func, .. }, operands: reduced, .. } if *func == wanted => {
-            Some((operands[0], reduced[0]))
-        }
-        _ => None,
-    }
+/// The axes over which `of` is reduced, if the value is that, repeated along the same axes.
+fn reduced_axes(func: &Func, value: ValueId, wanted: ReduceFn, of: ValueId) -> Option<&[usize]> {
+    let Node { op: Op::Broadcast { axes: kept, .. }, operands, .. } = maker(func, value)? else {
+        return None;
+    };
+    let Node { op: Op::Reduce { func: reduce, axes }, operands, .. } = maker(func, operands[0])? else {
+        return None;
+    };
+    let others = (0..func.ty(of).rank()).filter(|axis| !axes.contains(axis));
+    (*reduce == wanted && operands[0] == of && others.eq(kept.iter().copied())).then_some(axes)
 }
 
 /// Powers of two below the inverse of the least normal number: 2^14 for f16, whatever fits a memory for the others.
@@ -47,8 +49,4 @@ fn maker(func: &Func, value: ValueId) -> Option<&Node> {
         ValueDef::Node(node, _) => Some(&func.nodes[node]),
         ValueDef::Param(_) => None,
     }
-}
-
-fn elements(func: &Func, value: ValueId) -> u64 {
-    func.ty(value).shape().map_or(0, |shape| shape.num_elements())
 }

@@ -114,6 +114,22 @@ fn transposed_results_are_products() {
 
 /// Operands that are computed with another dimension last than the one that is summed over are transposed, those that
 /// are stored are not, unless two products want them differently.
+/// What is repeated beside a transposed value is transposed itself where its dimensions would change places.
+#[test]
+fn functions_of_transposed_and_repeated_values() {
+    for (of, axes) in [("f32[2,3]", "[0,1]"), ("f32[3]", "[1]"), ("f32[1,3]", "[0,1]"), ("f32[2]", "[0]")] {
+        let text = format!(
+            "func @main(%a: {of}, %b: f32[3,2]) -> f32[2,3] {{
+  %t = transpose %b perm=[1,0] : f32[2,3]
+  %c = broadcast %a axes={axes} : f32[2,3]
+  %o = sub %c, %t : f32[2,3]
+  return %o
+}}"
+        );
+        check(&parsed(&text), 1e-6);
+    }
+}
+
 #[test]
 fn operands_lie_as_the_unit_reads_them() {
     let of = |operand: &str, other: &str| {

@@ -190,6 +190,29 @@ fn gelus_are_one_function() {
     }
 }
 
+/// A softmax's division is one of inverses; what looks like one but is over other axes stays a division, since its sums
+/// may be small.
+#[test]
+fn softmax_has_inverses_over_its_own_axes_only() {
+    for (max, kept, sums, divides) in [(1, 0, 1, false), (0, 1, 1, true), (1, 1, 1, true), (1, 0, 0, true)] {
+        let text = format!(
+            "func @main(%x: f32[6,6]) -> f32[6,6] {{
+  %max = reduce %x func=max axes=[{max}] : f32[6]
+  %maxes = broadcast %max axes=[{kept}] : f32[6,6]
+  %far = sub %x, %maxes : f32[6,6]
+  %powers = exp %far : f32[6,6]
+  %sum = reduce %powers func=sum axes=[{sums}] : f32[6]
+  %all = broadcast %sum axes=[{}] : f32[6,6]
+  %y = div %powers, %all : f32[6,6]
+  return %y
+}}",
+            1 - sums
+        );
+        let plan = check(&text, 4, "%y = ");
+        assert_eq!(plan.contains("%y = div"), divides, "{plan}");
+    }
+}
+
 #[test]
 fn functions_run_before_their_operand_is_repeated() {
     let text = "const @eps: f32[] = splat(0.5)

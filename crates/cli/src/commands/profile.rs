@@ -359,10 +359,17 @@ fn draw_args(func: &Func, seed: u64) -> Result<Vec<Tensor>> {
     types.map(|(index, ty)| draw(ty.dtype, &ty.require_shape()?, seed + index as u64)).collect()
 }
 
+/// The largest distance as a share of the largest finite number; infinite where only one of two is infinite or no number.
 pub(super) fn difference(actual: &Tensor, expected: &Tensor) -> f64 {
     let (actual, expected) = (actual.to_f64(), expected.to_f64());
-    let scale = expected.iter().fold(0.0f64, |max, x| max.max(x.abs()));
-    let worst = actual.iter().zip(&expected).map(|(a, e)| (a - e).abs()).fold(0.0, f64::max);
+    let finite = expected.iter().map(|x| x.abs()).filter(|x| x.is_finite());
+    let scale = finite.fold(0.0, f64::max);
+    let apart = |(&actual, &expected): (&f64, &f64)| match actual - expected {
+        _ if actual == expected || actual.is_nan() && expected.is_nan() => 0.0,
+        distance if distance.is_nan() => f64::INFINITY,
+        distance => distance.abs(),
+    };
+    let worst = actual.iter().zip(&expected).map(apart).fold(0.0, f64::max);
     if scale > 0.0 { worst / scale } else { worst }
 }
 

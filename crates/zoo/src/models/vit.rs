@@ -35,7 +35,7 @@ pub(crate) fn base(n: &mut Net) -> Result<Vec<ValueId>> {
 
 /// What is left of an image beside whole patches is not looked at.
 pub(crate) fn siglip_so400m(n: &mut Net) -> Result<Vec<ValueId>> {
-    let image = n.size_within("image", SO400M.patch, u64::MAX)?;
+    let image = n.size_within("image", SO400M.patch, 1 << 24)?;
     let layers = n.size_within("layers", 1, 1000)?;
     let x = patches(n, image, &SO400M)?;
     let x = encoder(n, x, layers, &SO400M)?;

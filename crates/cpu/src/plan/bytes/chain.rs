@@ -362,9 +362,18 @@ fn dot_axis(known: &Known, dot: &Dot, operands: &[ValueIndex]) -> Option<usize> 
 
 type Operands = (ValueIndex, Zero, Weights, Option<Numbers>);
 
+/// So many products of bytes add up within an i32. Sums of integers wrap beyond, as they should; those of reals must not.
+const MOST_TERMS: u64 = i32::MAX as u64 / (255 * 128);
+
 fn dequantised(known: &Known, [x, w]: [ValueIndex; 2], output_axis: usize) -> Option<Operands> {
     let (x, w) = (known.real(x)?, known.real(w)?);
     let (zero, x_scale) = x.uniform()?;
+    let sizes = known.sizes(w.codes);
+    let terms =
+        sizes.iter().enumerate().filter(|&(axis, _)| axis != output_axis).map(|(_, &size)| size as u64);
+    if terms.product::<u64>() > MOST_TERMS {
+        return None;
+    }
     let none = if known.dtype(w.codes) == DType::U8 { 128.0 } else { 0.0 };
     let plain = w.zero.uniform() == Some(none) && w.scale.axis.is_none_or(|axis| axis == output_axis);
     let values = w.scale.values.iter().map(|&scale| f64::from(x_scale * scale as f32));
