@@ -217,6 +217,11 @@ def test_mistakes_in_loading_are_explained(tmp_path):
         pando.load(models.affine(), matmul_precision="best")
     with pytest.raises(pando.Error, match='instructions called "mmx": choose one of portable'):
         pando.load(models.affine(), isa="mmx")
+    for argument in ({"isa": 3}, {"amx": None}, {"threads": "2"}, {"matmul_precision": None}):
+        with pytest.raises(pando.Error, match=f"{next(iter(argument))}="):
+            pando.load(models.affine(), **argument)
+    with pytest.raises(pando.Error, match="dimension N: '3' is no size"):
+        pando.load(models.affine(), dims={"N": "3"})
     with pytest.raises(ValueError, match="q"):
         pando.load(models.affine(), dims={"q": 3})
 

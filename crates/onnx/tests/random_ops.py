@@ -3,7 +3,7 @@ generate_node_tests.py writes: `random_ops.py FOLDER [--seeds N] [--only OPERATO
 
 Shapes, attributes and types are drawn from a seed per operator and round; N rounds per operator (10 by
 default). What ONNX Runtime does not implement or refuses is counted and left out. The operators' draws are in
-random_ops_cases.py. Needs the packages onnx, onnxruntime and numpy.
+the files beside it (random_ops_cases.py). Needs the packages onnx, onnxruntime and numpy.
 """
 
 import argparse
@@ -14,6 +14,13 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
+
+# Each adds operators: those with subgraphs, of com.microsoft, between codes, and all others.
+import random_ops_control  # noqa: F401
+import random_ops_fused  # noqa: F401
+import random_ops_networks  # noqa: F401
+import random_ops_quantised  # noqa: F401
+import random_ops_tensors  # noqa: F401
 from random_ops_cases import CASES, Draw
 
 OPSET = 23

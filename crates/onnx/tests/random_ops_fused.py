@@ -1,7 +1,8 @@
 """Draws for ONNX Runtime's own operators, those of `com.microsoft`; see random_ops_cases.py."""
 
 import numpy as np
-from random_ops_cases import CASES, Case, quantised, windows
+from random_ops_cases import CASES, Case
+from random_ops_networks import quantised, windows
 
 DOMAIN = "com.microsoft"
 

@@ -3,7 +3,8 @@ steps may fall on either side."""
 
 import numpy as np
 from onnx import helper
-from random_ops_cases import Case, case, quantised
+from random_ops_cases import Case, case
+from random_ops_networks import quantised
 
 
 class Network:

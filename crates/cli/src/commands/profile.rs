@@ -489,3 +489,25 @@ fn json(
         "exact": exact,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pando_base::DType;
+
+    #[test]
+    fn differences_see_what_is_no_number() {
+        let of = |actual: [f64; 2], expected: [f64; 2]| {
+            let tensor = |values: [f64; 2]| Tensor::from_f64(DType::F32, [2], &values);
+            difference(&tensor(actual), &tensor(expected))
+        };
+        assert_eq!(of([1.0, 4.0], [1.0, 5.0]), 0.2);
+        assert_eq!(of([1.0, f64::NAN], [1.0, f64::NAN]), 0.0);
+        assert_eq!(of([1.0, f64::INFINITY], [2.0, f64::INFINITY]), 0.5);
+        for wrong in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert_eq!(of([1.0, wrong], [1.0, 2.0]), f64::INFINITY);
+            assert_eq!(of([1.0, 2.0], [1.0, wrong]), f64::INFINITY);
+        }
+        assert_eq!(of([0.0, f64::INFINITY], [0.0, f64::NEG_INFINITY]), f64::INFINITY);
+    }
+}

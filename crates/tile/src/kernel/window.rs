@@ -148,7 +148,7 @@ pub(super) fn flops(attrs: &WindowAttrs, operands: &[OperandType]) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::block::Block;
     use crate::kernel::Kernel;
@@ -157,7 +157,7 @@ mod tests {
     use pando_base::{DType, Tensor};
     use smallvec::smallvec;
 
-    fn attrs(window: &[u64], strides: &[u64], padding: &[i64]) -> WindowAttrs {
+    pub fn attrs(window: &[u64], strides: &[u64], padding: &[i64]) -> WindowAttrs {
         WindowAttrs {
             window: window.into(),
             strides: strides.into(),

@@ -120,17 +120,8 @@ mod tests {
     use crate::kernel::Kernel;
     use crate::kernel::cost::tests::{bow, cycles as number};
     use crate::kernel::values::tests::{arg, out, run as run_kernel};
+    use crate::kernel::window::tests::attrs;
     use pando_base::{DType, Tensor};
-    use smallvec::smallvec;
-
-    fn attrs(window: &[u64], strides: &[u64], padding: &[i64]) -> WindowAttrs {
-        WindowAttrs {
-            window: window.into(),
-            strides: strides.into(),
-            padding_low: padding.into(),
-            dilation: smallvec![1; window.len()],
-        }
-    }
 
     fn kernel(window: &[u64], strides: &[u64], padding: &[i64]) -> Kernel {
         Kernel::WindowGrad { func: ReduceFn::Max, attrs: attrs(window, strides, padding) }

@@ -12,6 +12,7 @@ pub mod pack;
 pub mod stage;
 
 use super::Step;
+use super::conv::Area;
 use crate::exec::{Line, Memory, Run};
 use crate::kernel::bytes::{Depthwise, Finish, HALF_PANEL, Output, PANEL, Residual, Tile, Tiles};
 use crate::kernel::gemm::{RowSplit, split_rows};
@@ -112,15 +113,6 @@ struct Task<'a> {
     image: usize,
     units: (usize, usize),
     panels: (usize, usize),
-}
-
-/// Pixels of a task: rows from `first` on, and of each row a run of columns.
-#[derive(Clone, Copy)]
-struct Area {
-    first: usize,
-    rows: usize,
-    column: usize,
-    columns: usize,
 }
 
 /// A panel's vectors, with the operand's zero point taken off.

@@ -148,11 +148,11 @@ struct Task<'a> {
 
 /// Pixels of a task: rows from `first` on, and of each row a run of columns.
 #[derive(Clone, Copy)]
-struct Area {
-    first: usize,
-    rows: usize,
-    column: usize,
-    columns: usize,
+pub(super) struct Area {
+    pub first: usize,
+    pub rows: usize,
+    pub column: usize,
+    pub columns: usize,
 }
 
 impl Task<'_> {
