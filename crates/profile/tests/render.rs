@@ -60,7 +60,7 @@ fn reductions() {
     let names: Vec<(&str, u64, u32)> =
         profile.operations.iter().map(|o| (o.name.as_str(), o.cycles, o.steps)).collect();
     assert_eq!(names, [("host in %x", 436, 1), ("layer", 2564, 2)]);
-    assert_eq!(reduce::costliest(&profile.operations, 1)[0].name, "layer");
+    assert_eq!(reduce::alike(&profile.operations)[0].together.name, "layer");
     assert_eq!(reduce::operation_name("/model/Add:partials"), "/model/Add");
     assert_eq!(reduce::fullest_tiles(&profile.memory, 1)[0].first_tile, 2);
     assert_eq!(reduce::live_at(&profile.variables, 2).len(), 1);

@@ -478,6 +478,7 @@ fn json(
             "always_live": memory.always_live, "code": memory.code,
         },
         "operations": profile.operations,
+        "alike": pando_profile::reduce::alike(&profile.operations),
         "compile_s": compile_s,
         "flops": totals.flops,
         "utilisation": totals.utilisation,

@@ -1,7 +1,6 @@
 //! Steps grouped by the operation they came from.
 
 use crate::schema::{Operation, Step};
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// The operation of a step's name: what stands before the first `:`, which separates a stage of the
@@ -33,12 +32,4 @@ fn add(operation: &mut Operation, step: &Step) {
     operation.flops = operation.flops.saturating_add(scaled(step.flops));
     operation.sent_bytes = operation.sent_bytes.saturating_add(scaled(step.sent_bytes));
     operation.tiles_used = operation.tiles_used.max(step.tiles_used);
-}
-
-/// The operations that take most cycles, most first; ties in order of appearance.
-pub fn costliest(operations: &[Operation], most: usize) -> Vec<&Operation> {
-    let mut sorted: Vec<&Operation> = operations.iter().collect();
-    sorted.sort_by_key(|operation| Reverse(operation.cycles));
-    sorted.truncate(most);
-    sorted
 }

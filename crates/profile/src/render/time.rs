@@ -3,8 +3,8 @@
 use super::columns::{Align, aligned, bar, shortened};
 use super::units::{count, duration, percent};
 use super::{Style, Tone, line};
-use crate::reduce::costliest as costliest_operations;
-use crate::schema::{Cycles, Operation, Profile};
+use crate::reduce::{Alike, alike};
+use crate::schema::{Cycles, Profile};
 
 pub fn by_kind(profile: &Profile, style: Style, out: &mut String) {
     let whole = profile.totals.parts.total();
@@ -23,27 +23,30 @@ pub fn by_kind(profile: &Profile, style: Style, out: &mut String) {
     with_heading(&rows, &[Left, Right, Right, Right, Left], style, out);
 }
 
-/// Operations shown.
+/// Rows shown: operations, those of equal layers together.
 const MOST: usize = 10;
 
 pub fn costliest(profile: &Profile, style: Style, out: &mut String) {
     let whole = profile.totals.parts.total();
-    let shown = costliest_operations(&profile.operations, MOST);
-    let heading = ["costliest operations", "cycles", "time", "share", "tiles", "mostly"];
+    let groups = alike(&profile.operations);
+    let (shown, rest) = groups.split_at(groups.len().min(MOST));
+    let heading = ["costliest operations", "number", "cycles", "time", "share", "tiles", "mostly"];
     let mut rows = vec![heading.map(String::from).to_vec()];
-    rows.extend(shown.iter().map(|operation| operation_row(profile, operation, whole)));
+    rows.extend(shown.iter().map(|group| group_row(profile, group, whole)));
     use Align::{Left, Right};
-    with_heading(&rows, &[Left, Right, Right, Right, Right, Left], style, out);
-    let rest = profile.operations.len() - shown.len();
-    if rest > 0 {
-        let cycles = shown.iter().fold(whole, |left, operation| left.saturating_sub(operation.cycles));
-        line(out, format!("  and {} more, {}", count(rest as u64), percent(share(cycles, whole))));
+    with_heading(&rows, &[Left, Right, Right, Right, Right, Right, Left], style, out);
+    let left_out: u64 = rest.iter().map(|group| u64::from(group.operations)).sum();
+    if left_out > 0 {
+        let cycles = shown.iter().fold(whole, |left, group| left.saturating_sub(group.together.cycles));
+        line(out, format!("  and {} more, {}", count(left_out), percent(share(cycles, whole))));
     }
 }
 
-fn operation_row(profile: &Profile, operation: &Operation, whole: u64) -> Vec<String> {
+fn group_row(profile: &Profile, group: &Alike, whole: u64) -> Vec<String> {
+    let operation = &group.together;
     vec![
         format!("  {}", shortened(&operation.name)),
+        count(group.operations.into()),
         count(operation.cycles),
         duration(profile.seconds(operation.cycles)),
         percent(share(operation.cycles, whole)),
