@@ -8,7 +8,7 @@ pub enum Align {
 }
 
 /// Longest name shown; the middle of a longer one is left out, since both ends tell it apart.
-const NAME_CHARS: usize = 36;
+const NAME_CHARS: usize = 48;
 
 /// Lines with two spaces between columns and none at the end.
 pub fn aligned(rows: &[Vec<String>], aligns: &[Align]) -> Vec<String> {

@@ -89,7 +89,7 @@ pub fn profile() -> Profile {
         },
         variables: vec![
             var("x", 300, 0, 1, VarRole::Input),
-            var("a weight with a name that is much too long", 600, 0, 2, VarRole::Constant),
+            var("a weight with a name that is much too long for its column", 600, 0, 2, VarRole::Constant),
         ],
         fit: Fit {
             fits: true,
@@ -97,7 +97,10 @@ pub fn profile() -> Profile {
             used_bytes: 1000,
             available_bytes: 2048,
             operation: "layer".into(),
-            largest: vec![VarUse { name: "a weight with a name that is much too long".into(), bytes: 600 }],
+            largest: vec![VarUse {
+                name: "a weight with a name that is much too long for its column".into(),
+                bytes: 600,
+            }],
             ..Fit::default()
         },
         trust: Trust { range: "elementwise programs on one chip".into(), error: Some(0.05) },
