@@ -1,5 +1,6 @@
 //! Operations that equal layers have in common, taken together: fifty layers are a row of a table, not fifty.
 
+use super::names::{common_name, pattern};
 use crate::schema::Operation;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -22,8 +23,7 @@ pub fn alike(operations: &[Operation]) -> Vec<Alike> {
     for operation in operations {
         // Where nothing is computed, work is what moves.
         let work = if operation.flops > 0 { (operation.flops, 0) } else { (0, operation.sent_bytes) };
-        let words: Vec<&str> = pieces(&operation.name).map(|p| if is_number(p) { "*" } else { p }).collect();
-        let at = *index.entry((words, work)).or_insert(groups.len());
+        let at = *index.entry((pattern(&operation.name), work)).or_insert(groups.len());
         match groups.get_mut(at) {
             Some(group) => group.push(operation),
             None => groups.push(vec![operation]),
@@ -44,35 +44,8 @@ fn together(group: &[&Operation]) -> Alike {
         sum.sent_bytes = sum.sent_bytes.saturating_add(operation.sent_bytes);
         sum.tiles_used = sum.tiles_used.max(operation.tiles_used);
     }
-    sum.name = common_name(group);
+    sum.name = common_name(&group.iter().map(|operation| operation.name.as_str()).collect::<Vec<_>>());
     Alike { operations: group.len() as u32, together: sum }
-}
-
-fn common_name(group: &[&Operation]) -> String {
-    let mut names: Vec<_> = group.iter().map(|operation| pieces(&operation.name)).collect();
-    let mut name = String::new();
-    while let Some(piece) = names[0].next() {
-        let differs =
-            names[1..].iter_mut().fold(false, |differs, other| differs | (other.next() != Some(piece)));
-        name.push_str(if differs { "*" } else { piece });
-    }
-    name
-}
-
-/// A name cut where digits begin and end.
-fn pieces(name: &str) -> impl Iterator<Item = &str> {
-    let mut rest = name;
-    std::iter::from_fn(move || {
-        let digits = is_number(rest);
-        let end = rest.find(|c: char| c.is_ascii_digit() != digits).unwrap_or(rest.len());
-        let (piece, after) = rest.split_at(end);
-        rest = after;
-        (!piece.is_empty()).then_some(piece)
-    })
-}
-
-fn is_number(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -103,11 +76,5 @@ mod tests {
             ("dot/layer.0.h1x", 1, 1, 64),
         ];
         assert_eq!(rows, expected.map(|(name, n, cycles, flops)| (name.to_string(), n, cycles, flops)));
-    }
-
-    #[test]
-    fn numbers_alone_and_empty_names() {
-        let rows = alike(&[operation("12", 1, 1), operation("7", 1, 1), operation("", 1, 1)]);
-        assert_eq!(rows.iter().map(|a| a.together.name.as_str()).collect::<Vec<_>>(), ["*", ""]);
     }
 }
