@@ -7,6 +7,8 @@ use smallvec::SmallVec;
 /// Units in which the innermost dimension is split: one 64-bit access, so that pieces stay aligned and
 /// no word is shared by two tiles (sub-word exchange is impossible, poplar.md section 2.5).
 const ACCESS_BYTES: u64 = 8;
+/// What an exchange moves at least.
+const WORD_BYTES: u64 = 4;
 
 /// The numbers of parts worth trying for `units`: for each largest share, the fewest parts that give it.
 pub fn part_counts(units: u64, most: u64) -> Vec<u64> {
@@ -36,15 +38,25 @@ pub fn evenly(shape: &Shape, dtype: DType, tiles: u32, min_bytes: u64) -> Layout
     partition(shape, dtype, tiles, min_bytes, (65, 64))
 }
 
+/// A partition of a tensor that is transposed, in units of one access both along its own rows and along `column`, whose
+/// neighbours were neighbours before.
+pub fn transposable(shape: &Shape, dtype: DType, tiles: u32, min_bytes: u64, column: usize) -> Layout {
+    let mut grains = grains(shape, dtype);
+    grains[column] = *grains.last().expect("what is transposed has dimensions");
+    let floor = (min_bytes / dtype.size_bytes()).max(1);
+    split(shape, &grains, &smallest_blocks(shape, &grains, floor, tiles).2)
+}
+
+/// Whether two parts may share a word of what has this span along its rows.
+pub fn splits_words(span: &Span, dtype: DType) -> bool {
+    matches!(span, Span::Part(part) if !(part.grain * dtype.size_bytes()).is_multiple_of(WORD_BYTES))
+}
+
 /// `larger` says how much larger whole rows may make the largest block.
 fn partition(shape: &Shape, dtype: DType, tiles: u32, min_bytes: u64, larger: (u64, u64)) -> Layout {
     let grains = grains(shape, dtype);
     let floor = (min_bytes / dtype.size_bytes()).max(1);
-    let best = |grains: &[u64]| {
-        let mut best = (u64::MAX, u64::MAX, Vec::new());
-        search(shape, grains, floor, 1, tiles.into(), &mut Vec::new(), &mut best);
-        best
-    };
+    let best = |grains: &[u64]| smallest_blocks(shape, grains, floor, tiles);
     let (block, _, parts) = best(&grains);
     let mut whole_rows = grains.clone();
     if let (Some(grain), Some(&size)) = (whole_rows.last_mut(), shape.last()) {
@@ -61,6 +73,13 @@ fn grains(shape: &Shape, dtype: DType) -> Vec<u64> {
         *last = (ACCESS_BYTES / dtype.size_bytes()).max(1);
     }
     grains
+}
+
+/// The size of the largest block, the number of parts, and the parts by dimension.
+fn smallest_blocks(shape: &[u64], grains: &[u64], floor: u64, tiles: u32) -> (u64, u64, Vec<u64>) {
+    let mut best = (u64::MAX, u64::MAX, Vec::new());
+    search(shape, grains, floor, 1, tiles.into(), &mut Vec::new(), &mut best);
+    best
 }
 
 fn search(

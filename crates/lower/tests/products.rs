@@ -130,6 +130,22 @@ fn functions_of_transposed_and_repeated_values() {
     }
 }
 
+/// Numbers of half a word that lie on tiles by rows come to lie in columns: the new rows are not divided within words,
+/// which no exchange could move.
+#[test]
+fn transposes_leave_words_whole() {
+    let text = "func @main(%a: f16[23,8]) -> f16[8,23] {
+  %e = exp %a : f16[23,8]
+  %t = transpose %e perm=[1,0] : f16[8,23]
+  return %t
+}";
+    let plan = check(&parsed(text), 1e-2);
+    let layout =
+        |name: &str| plan.lines().find(|line| line.contains(name)).expect("it is planned").to_string();
+    assert!(layout("exp").contains("a0:23,"), "{plan}");
+    assert!(layout("transpose").contains(":23/4]"), "{plan}");
+}
+
 #[test]
 fn operands_lie_as_the_unit_reads_them() {
     let of = |operand: &str, other: &str| {

@@ -110,11 +110,17 @@ fn predict(series: &Series, point: &Point, machine: &Machine) -> Result<Predicti
         Experiment::Graph { file, partials } => {
             let module = pando_graph::parse(&series.fill(models::program(file)?, point)?, file)?;
             work = work.or(Some(pando_lower::model_flops(&module) as f64));
-            compiled(&module, machine, &options(partials, None), series.measures, &mut remark)?
+            compiled(&module, machine, &options(partials), series.measures, &mut remark)?
         }
-        Experiment::Model { name, partials, narrow, call } => {
+        Experiment::Model { name, partials, narrow, call, available_memory } => {
             let precision = if *narrow { Precision::F8 } else { Precision::F16 };
-            let options = options(partials, *call);
+            let mut options = options(partials);
+            if let &Some(Call { iterations, io_tiles, prefetch }) = call {
+                options = Options { iterations, io_tiles, prefetch, ..options };
+            }
+            if let &Some(available_memory_proportion) = available_memory {
+                options = Options { available_memory_proportion, ..options };
+            }
             let module = models::model(&series.fill(name, point)?, precision, machine, &options)?;
             compiled(&module, machine, &options, series.measures, &mut remark)?
         }
@@ -135,16 +141,10 @@ fn predict(series: &Series, point: &Point, machine: &Machine) -> Result<Predicti
     Ok(Prediction { value: in_unit(series, cycles, work, machine)?, remark })
 }
 
-/// What a model was compiled with.
-fn options(partials: &str, call: Option<Call>) -> Options {
+/// The type of partial sums, and for the rest the defaults.
+fn options(partials: &str) -> Options {
     let half_partials = DType::from_name(partials) == Some(DType::F16);
-    let options = Options { half_partials, ..Options::default() };
-    match call {
-        Some(Call { iterations, io_tiles, prefetch }) => {
-            Options { iterations, io_tiles, prefetch, ..options }
-        }
-        None => options,
-    }
+    Options { half_partials, ..Options::default() }
 }
 
 fn compiled(

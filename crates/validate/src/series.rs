@@ -161,6 +161,9 @@ pub enum Experiment {
         narrow: bool,
         #[serde(default)]
         call: Option<Call>,
+        /// Share of a tile's memory for one product's temporary data; the default's if none.
+        #[serde(default)]
+        available_memory: Option<f64>,
     },
     /// Bytes to or from the host, `bytes` of a point at a time.
     Host {

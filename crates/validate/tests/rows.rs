@@ -38,10 +38,12 @@ fn median_errors() {
     assert!(programs.median_abs_error <= 0.20, "{programs:?}");
 }
 
+/// Far is a factor of two, of whole models 20 %.
 #[test]
 fn far_rows_have_a_reason() {
-    for row in ROWS.iter().filter(|row| row.is_far()) {
-        assert!(row.reason.is_some(), "{} is more than a factor of two off without a reason", row.id);
+    let is_model = |row: &Row| matches!(row.kind, Kind::Model | Kind::ModelF8);
+    for row in ROWS.iter().filter(|row| row.is_far() || is_model(row) && row.abs_error() > 0.2) {
+        assert!(row.reason.is_some(), "{} is far off without a reason", row.id);
     }
 }
 

@@ -5,56 +5,63 @@ use pando_base::{BinaryFn, CompareFn, DType, Result};
 use pando_graph::{Dot, TensorType, ValueId};
 
 impl Net<'_> {
-    /// `[B, S, H·D]` to `[B, H, S, D]`.
+    /// `[…, S, H·D]` to `[…, H, S, D]`.
     pub fn split_heads(&mut self, x: ValueId, heads: u64) -> Result<ValueId> {
-        let dims = self.dims(x);
-        let split = self.reshape(x, &[dims[0], dims[1], heads, dims[2] / heads])?;
-        self.b.transpose(split, &[0, 2, 1, 3])
+        let mut dims = self.dims(x);
+        let width = dims.pop().expect("rows have a width");
+        dims.extend([heads, width / heads]);
+        let split = self.reshape(x, &dims)?;
+        self.swap(split, dims.len() - 3)
     }
 
-    /// `[B, H, S, D]` to `[B, S, H·D]`.
+    /// `[…, H, S, D]` to `[…, S, H·D]`.
     pub fn merge_heads(&mut self, x: ValueId) -> Result<ValueId> {
-        let dims = self.dims(x);
-        let moved = self.b.transpose(x, &[0, 2, 1, 3])?;
-        self.reshape(moved, &[dims[0], dims[2], dims[1] * dims[3]])
+        let moved = self.swap(x, self.rank(x) - 3)?;
+        let mut dims = self.dims(moved);
+        let size = dims.pop().expect("heads have a size");
+        *dims.last_mut().expect("there are heads") *= size;
+        self.reshape(moved, &dims)
     }
 
-    /// `softmax(q · kᵀ / √D + bias) · v` by head, as a composite. Operands `[B, H, S, D]`; the bias has four
-    /// dimensions, those of the scores or 1.
-    pub fn attention(
-        &mut self,
-        q: ValueId,
-        k: ValueId,
-        v: ValueId,
-        bias: Option<ValueId>,
-    ) -> Result<ValueId> {
-        let scale = 1.0 / (self.dim(q, 3) as f64).sqrt();
-        let args: Vec<ValueId> = [q, k, v].into_iter().chain(bias).collect();
+    /// An axis and the one after it in each other's place.
+    fn swap(&mut self, x: ValueId, axis: usize) -> Result<ValueId> {
+        let mut order: Vec<usize> = (0..self.rank(x)).collect();
+        order.swap(axis, axis + 1);
+        self.b.transpose(x, &order)
+    }
+
+    /// `softmax(q · kᵀ / √D + biases) · v` by head, as a composite. Operands `[…, H, S, D]`; biases have the
+    /// dimensions of the scores, or 1 in their place.
+    pub fn attention(&mut self, [q, k, v]: [ValueId; 3], biases: &[ValueId]) -> Result<ValueId> {
+        let last = self.rank(q) - 1;
+        let scale = 1.0 / (self.dim(q, last) as f64).sqrt();
+        let args = [&[q, k, v], biases].concat();
         let result = self.b.composite("attention", &format!("scale={scale}"), &args, |b, args| {
-            let batch = vec![(0, 0), (1, 1)];
-            let products = Dot { batch: batch.clone(), contract: vec![(3, 3)], dtype: None };
+            let batch: Vec<(usize, usize)> = (0..last - 1).map(|axis| (axis, axis)).collect();
+            let products = Dot { batch: batch.clone(), contract: vec![(last, last)], dtype: None };
             let scaled = b.binary_scalar(BinaryFn::Mul, args[0], scale)?;
             let mut scores = b.dot(scaled, args[1], products)?;
             b.name(scores, "scores");
-            if let Some(&bias) = args.get(3) {
+            let axes: Vec<usize> = (0..=last).collect();
+            for &bias in &args[3..] {
                 let dims = b.ty(scores).dims.clone();
-                let bias = b.broadcast(bias, dims, &[0, 1, 2, 3])?;
+                let bias = b.broadcast(bias, dims, &axes)?;
                 scores = b.add(scores, bias)?;
                 b.name(scores, "biased");
             }
-            let weights = b.softmax(scores, 3)?;
+            let weights = b.softmax(scores, last)?;
             b.name(weights, "weights");
-            b.dot(weights, args[2], Dot { batch, contract: vec![(3, 2)], dtype: None })
+            b.dot(weights, args[2], Dot { batch, contract: vec![(last, last - 1)], dtype: None })
         })?;
         Ok(self.named("attention", result))
     }
 
-    /// Attention of `q`, `k`, `v` whose heads lie side by side: `[B, S, H·D]` in, the same out.
-    pub fn attend(&mut self, [q, k, v]: [ValueId; 3], heads: u64, bias: Option<ValueId>) -> Result<ValueId> {
+    /// Attention of `q`, `k`, `v` whose heads lie side by side: `[…, S, H·D]` in, the same out.
+    pub fn attend(&mut self, [q, k, v]: [ValueId; 3], heads: u64, biases: &[ValueId]) -> Result<ValueId> {
         let q = self.split_heads(q, heads)?;
         let k = self.split_heads(k, heads)?;
         let v = self.split_heads(v, heads)?;
-        let attended = self.attention(q, k, v, bias)?;
+        let attended = self.attention([q, k, v], biases)?;
         self.merge_heads(attended)
     }
 

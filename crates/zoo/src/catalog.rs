@@ -1,8 +1,8 @@
 //! The table of models.
 
 use crate::models::{
-    bert, conformer, deep_voice, deeplob, efficientnet, fastspeech2, gpt2, graphs, mcmc, recurrent, resnet,
-    schnet, sparse, tgn, unet, vit,
+    bert, clip, conformer, deep_voice, deeplob, efficientnet, fastspeech2, gpt2, graphs, mcmc, recurrent,
+    resnet, schnet, sparse, swin, tgn, unet, vit,
 };
 use crate::net::Net;
 use pando_base::Result;
@@ -39,6 +39,7 @@ const SEQUENCES: Sizes = &[("batch", 1), ("sequence", 128), ("hidden", 512), ("l
 /// No public definition suits: the tests have one.
 const OWN: &str = "crates/zoo/tests/definitions.py";
 const RESNET: &str = "image classifier, residual convolutions";
+const SWIN: &str = "image classifier, transformer within windows";
 const BERT: &str = "text encoder";
 const GPT2: &str = "text generator, logits of every position";
 
@@ -101,6 +102,17 @@ pub(crate) const CATALOG: &[Entry] = &[
         "timm vit_so400m_patch14_siglip_384",
         &[("batch", 1), ("image", 384), ("layers", 27)],
         vit::siglip_so400m,
+    ),
+    model("swin-t", SWIN, "timm swin_tiny_patch4_window7_224", IMAGES, |n| swin::build(n, &swin::TINY)),
+    model("swin-l", SWIN, "timm swin_large_patch4_window12_384", &[("batch", 1), ("image", 384)], |n| {
+        swin::build(n, &swin::LARGE)
+    }),
+    model(
+        "clip-text",
+        "text encoder of Stable Diffusion 1",
+        "transformers CLIPTextModel",
+        &[("batch", 1), ("sequence", 77)],
+        clip::text,
     ),
     model("bert-base", BERT, "transformers BertModel", TEXTS, |n| bert::build(n, &bert::BASE)),
     model("bert-large", BERT, "transformers BertModel", TEXTS, |n| bert::build(n, &bert::LARGE)),

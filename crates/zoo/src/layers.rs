@@ -3,7 +3,7 @@
 
 use crate::net::{Init, Net};
 use pando_base::{BinaryFn, CompareFn, DType, ReduceFn, Result, UnaryFn};
-use pando_graph::{Conv, Dot, ReduceWindow, Slice, TensorType, ValueId, known_dims};
+use pando_graph::{Builder, Conv, Dot, ReduceWindow, Slice, TensorType, ValueId, known_dims};
 
 /// A convolution. Padding keeps the size of the image at stride 1, if the kernel is odd.
 #[derive(Clone, Debug)]
@@ -54,6 +54,9 @@ impl Convolution {
         self
     }
 }
+
+/// Of each number by itself.
+pub(crate) type Activation = fn(&mut Builder, ValueId) -> Result<ValueId>;
 
 impl Net<'_> {
     /// `nn.Linear`: the last axis becomes `outputs`.
@@ -144,6 +147,17 @@ impl Net<'_> {
             let bias = n.weight("bias", &shape, Init::Normal { mean: 0.0, std: 0.05 })?;
             let result = n.b.layer_norm(x, scale, bias, epsilon)?;
             Ok(n.named("", result))
+        })
+    }
+
+    /// Two products with an activation between them, as timm and transformers name them.
+    pub fn mlp(&mut self, x: ValueId, inner: u64, activation: Activation) -> Result<ValueId> {
+        let outputs = self.dim(x, self.rank(x) - 1);
+        self.scope("mlp", |n| {
+            let x = n.linear("fc1", x, inner)?;
+            let x = activation(&mut n.b, x)?;
+            n.named("act", x);
+            n.linear("fc2", x, outputs)
         })
     }
 
@@ -277,14 +291,15 @@ impl Net<'_> {
     }
 }
 
+/// `x · sigmoid(1.702 x)`, which is close to GELU.
+pub(crate) fn quick_gelu(b: &mut Builder, x: ValueId) -> Result<ValueId> {
+    let scaled = b.binary_scalar(BinaryFn::Mul, x, 1.702)?;
+    let gate = b.sigmoid(scaled)?;
+    b.mul(x, gate)
+}
+
 /// `from..to` of an axis.
-pub(crate) fn part(
-    b: &mut pando_graph::Builder,
-    x: ValueId,
-    axis: usize,
-    from: u64,
-    to: u64,
-) -> Result<ValueId> {
+pub(crate) fn part(b: &mut Builder, x: ValueId, axis: usize, from: u64, to: u64) -> Result<ValueId> {
     let mut end = b.ty(x).dims.clone();
     let mut begin = vec![0; end.len()];
     begin[axis] = from;

@@ -5,7 +5,7 @@ import timm
 import torch
 import torchvision
 from torch import nn
-from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel
+from transformers import BertConfig, BertModel, CLIPTextConfig, CLIPTextModel, GPT2Config, GPT2LMHeadModel
 from transformers.models.wav2vec2_conformer.configuration_wav2vec2_conformer import Wav2Vec2ConformerConfig
 from transformers.models.wav2vec2_conformer.modeling_wav2vec2_conformer import Wav2Vec2ConformerEncoder
 
@@ -67,6 +67,27 @@ def vit():
 def siglip():
     module = timm.create_model("vit_so400m_patch14_siglip_384", pretrained=False, depth=2, img_size=112)
     return "?batch=2&layers=2&image=112", module, images(2, 112)
+
+
+@case("swin-t")
+def swin_t():
+    return "?batch=2", timm.create_model("swin_tiny_patch4_window7_224", pretrained=False), images(2, 224)
+
+
+@case("swin-l")
+def swin_l():
+    # The last stage is smaller than a window.
+    module = timm.create_model("swin_large_patch4_window12_384", pretrained=False, img_size=192)
+    return "?batch=1&image=192", module, images(1, 192)
+
+
+@case("clip-text")
+def clip_text():
+    config = CLIPTextConfig(
+        hidden_size=768, intermediate_size=3072, num_hidden_layers=12, num_attention_heads=12, eos_token_id=2
+    )
+    model = Outputs(CLIPTextModel(config), ("last_hidden_state", "pooler_output"))
+    return "?batch=2", model, (torch.randint(0, config.vocab_size, (2, 77)),)
 
 
 def bert_case(name, layers, hidden, heads, sequence):

@@ -69,7 +69,7 @@ def randomise(model):
             tensor.normal_(0, 0.1)
         elif tensor.ndim == 1 and tensor.is_floating_point():
             tensor.add_(torch.randn_like(tensor) * 0.1)
-        elif name.endswith(("cls_token", "pos_bias_u", "pos_bias_v")):
+        elif name.endswith(("cls_token", "pos_bias_u", "pos_bias_v", "position_bias_table")):
             tensor.normal_(0, 0.1)
 
 

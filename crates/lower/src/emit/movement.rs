@@ -1,12 +1,12 @@
 //! Operations that only move elements: by exchange where they change tiles, on the tile for transposes.
 
 use super::Emitter;
-use crate::layouts::{flat, project, without_copies};
+use crate::layouts::{flat, project};
 use crate::plan::reshaped;
 use crate::prepare::constant_scalar;
 use pando_graph::{Node, Pad, Slice, ValueId};
 use pando_tile::message::is_flat;
-use pando_tile::{Block, Copy, CopyMap, Kernel, Region, SrcIndex, VarId};
+use pando_tile::{Block, Copy, CopyMap, Kernel, Layout, Region, SrcIndex, VarId};
 use smallvec::SmallVec;
 
 impl Emitter<'_> {
@@ -113,13 +113,14 @@ impl Emitter<'_> {
     }
 
     pub(super) fn transpose(&mut self, perm: &[usize], node: &Node) {
-        let operand = node.operands[0];
-        let source = without_copies(&self.layout(operand), &self.shape(operand));
-        let src = self.fetch(operand, &source);
+        let layout = self.layout(node.results[0]);
+        let mut region = layout.region.clone();
+        perm.iter().zip(&layout.region).for_each(|(&dim, span)| region[dim] = *span);
+        let source = Layout { grid: layout.grid, region };
+        let src = self.fetch(node.operands[0], &source);
         let out = self.result(node);
-        let out_region = perm.iter().map(|&dim| source.region[dim]).collect();
         let kernel = Kernel::Transpose { perm: perm.iter().map(|&dim| dim as u8).collect() };
-        let operands = vec![(src, source.region.clone()), (out, out_region)];
+        let operands = vec![(src, source.region), (out, layout.region)];
         self.compute(&self.label(node), kernel, &source.grid, operands);
     }
 }

@@ -49,13 +49,13 @@ pub(crate) use sparse::{COLUMNS, Sizes};
 pub(crate) use window::{gradient_sources, window_gradient_kernel, window_kernel, window_source};
 
 use crate::Options;
-use crate::layouts::{balanced, evenly, flat, normalize, without_copies};
+use crate::layouts::{balanced, evenly, flat, normalize, splits_words, transposable, without_copies};
 use crate::rooms::Rooms;
 use pando_base::{DType, IdSet, Result, Shape, SideTable};
 use pando_graph::{Func, Module, Node, NodeId, Op, ReduceWindow, ValueDef, ValueId};
 use pando_machine::Machine;
 use pando_tile::message::is_flat;
-use pando_tile::{Layout, Span};
+use pando_tile::{Layout, Region, Span};
 use rustc_hash::FxHashMap;
 use spread::Sharing;
 
@@ -424,11 +424,20 @@ impl<'a> Planner<'a> {
         Method::Direct
     }
 
-    /// Each tile transposes its own block.
+    /// Each tile transposes its own block: what the operand's layout gives it, unless that would split words of
+    /// the result.
     fn transpose(&mut self, perm: &[usize], node: &Node) -> Method {
         let source = without_copies(&self.settled(node.operands[0]), &self.shape(node.operands[0]));
-        let region = perm.iter().map(|&dim| source.region[dim]).collect();
-        self.set(node, Layout { grid: source.grid, region });
+        let (shape, dtype) = (self.shape(node.results[0]), self.dtype(node.results[0]));
+        let region: Region = perm.iter().map(|&dim| source.region[dim]).collect();
+        let last = perm.len().saturating_sub(1);
+        let layout = match perm.iter().position(|&dim| dim == last) {
+            Some(column) if column != last && splits_words(&region[last], dtype) => {
+                transposable(&shape, dtype, self.tiles(), self.options.min_tile_bytes, column)
+            }
+            _ => Layout { grid: source.grid, region },
+        };
+        self.set(node, layout);
         Method::Direct
     }
 

@@ -48,7 +48,7 @@ fn layer(n: &mut Net, config: &Bert, x: ValueId, bias: ValueId) -> Result<ValueI
             let q = n.linear("query", x, config.hidden)?;
             let k = n.linear("key", x, config.hidden)?;
             let v = n.linear("value", x, config.hidden)?;
-            n.attend([q, k, v], config.heads, Some(bias))
+            n.attend([q, k, v], config.heads, &[bias])
         })?;
         n.scope("output", |n| project(n, attended, x, config.hidden))
     })?;

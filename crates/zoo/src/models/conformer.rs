@@ -71,7 +71,7 @@ fn attention(n: &mut Net, x: ValueId, distances: ValueId) -> Result<ValueId> {
     let scores = shifted(n, scores)?;
     let bias = n.scaled(scores, 1.0 / (size as f64).sqrt())?;
     n.named("distance_bias", bias);
-    let attended = n.attention(by_content, k, v, Some(bias))?;
+    let attended = n.attention([by_content, k, v], &[bias])?;
     let merged = n.merge_heads(attended)?;
     n.linear("linear_out", merged, HIDDEN)
 }

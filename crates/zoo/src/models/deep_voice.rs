@@ -69,7 +69,7 @@ fn attend(n: &mut Net, x: ValueId, positions: ValueId, keys: ValueId, values: Va
     let q = n.linear("query", placed, ATTENTION)?;
     let k = n.linear("key", keys, ATTENTION)?;
     let v = n.linear("value", values, ATTENTION)?;
-    let context = n.attend([q, k, v], 1, None)?;
+    let context = n.attend([q, k, v], 1, &[])?;
     let y = n.linear("output", context, DECODER_CHANNELS)?;
     let sum = half_power_sum(n, y, x)?;
     Ok(n.named("add", sum))

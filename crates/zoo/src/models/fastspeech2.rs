@@ -50,7 +50,7 @@ fn block(n: &mut Net, x: ValueId) -> Result<ValueId> {
     let q = n.linear("query", x, HIDDEN)?;
     let k = n.linear("key", x, HIDDEN)?;
     let v = n.linear("value", x, HIDDEN)?;
-    let attended = n.attend([q, k, v], HEADS, None)?;
+    let attended = n.attend([q, k, v], HEADS, &[])?;
     let y = n.linear("output", attended, HIDDEN)?;
     let sum = n.b.add(y, x)?;
     let x = n.layer_norm("norm1", sum, EPSILON)?;

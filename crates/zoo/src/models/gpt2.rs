@@ -47,7 +47,7 @@ fn block(n: &mut Net, config: &Gpt2, x: ValueId, bias: ValueId) -> Result<ValueI
     let attended = n.scope("attn", |n| {
         let joined = conv1d(n, "c_attn", normal, 3 * config.hidden, 0.02)?;
         let parts = n.parts(joined, 2, 3)?;
-        let attended = n.attend([parts[0], parts[1], parts[2]], config.heads, Some(bias))?;
+        let attended = n.attend([parts[0], parts[1], parts[2]], config.heads, &[bias])?;
         conv1d(n, "c_proj", attended, config.hidden, small)
     })?;
     let sum = n.b.add(attended, x)?;

@@ -1,6 +1,7 @@
 //! One file per family of architectures.
 
 pub(crate) mod bert;
+pub(crate) mod clip;
 pub(crate) mod conformer;
 pub(crate) mod deep_voice;
 pub(crate) mod deeplob;
@@ -13,6 +14,7 @@ pub(crate) mod recurrent;
 pub(crate) mod resnet;
 pub(crate) mod schnet;
 pub(crate) mod sparse;
+pub(crate) mod swin;
 pub(crate) mod tgn;
 pub(crate) mod unet;
 pub(crate) mod vit;

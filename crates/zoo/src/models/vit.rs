@@ -4,7 +4,7 @@
 use crate::layers::Convolution;
 use crate::net::{Init, Net};
 use pando_base::Result;
-use pando_graph::{ValueId, known_dims};
+use pando_graph::{Builder, ValueId, known_dims};
 
 const EPSILON: f64 = 1e-6;
 const POSITION: Init = Init::Normal { mean: 0.0, std: 0.02 };
@@ -23,7 +23,7 @@ const SO400M: Widths = Widths { patch: 14, hidden: 1152, heads: 16, inner: 4304 
 
 pub(crate) fn base(n: &mut Net) -> Result<Vec<ValueId>> {
     let (batch, image) = (n.size("batch"), n.multiple("image", BASE.patch)?);
-    let x = patches(n, image, &BASE)?;
+    let x = patches(n, image, BASE.patch, BASE.hidden)?;
     let token = n.weight("cls_token", &[1, 1, BASE.hidden], POSITION)?;
     let token = n.b.broadcast(token, known_dims(&[batch, 1, BASE.hidden]), &[0, 1, 2])?;
     let x = n.b.concat(&[token, x], 1)?;
@@ -37,18 +37,18 @@ pub(crate) fn base(n: &mut Net) -> Result<Vec<ValueId>> {
 pub(crate) fn siglip_so400m(n: &mut Net) -> Result<Vec<ValueId>> {
     let image = n.size_within("image", SO400M.patch, 1 << 24)?;
     let layers = n.size_within("layers", 1, 1000)?;
-    let x = patches(n, image, &SO400M)?;
+    let x = patches(n, image, SO400M.patch, SO400M.hidden)?;
     let x = encoder(n, x, layers, &SO400M)?;
     Ok(vec![n.scope("attn_pool", |n| attention_pool(n, x, &SO400M))?])
 }
 
-/// `[B, patches, hidden]`.
-fn patches(n: &mut Net, image: u64, w: &Widths) -> Result<ValueId> {
+/// Each patch of an image by a product: `[B, patches, hidden]`.
+pub(super) fn patches(n: &mut Net, image: u64, patch: u64, hidden: u64) -> Result<ValueId> {
     let batch = n.size("batch");
     let x = n.input("image", &[batch, 3, image, image]);
-    let kernel = Convolution::square(w.hidden, w.patch).stride(w.patch).padding(&[(0, 0); 2]).bias();
+    let kernel = Convolution::square(hidden, patch).stride(patch).padding(&[(0, 0); 2]).bias();
     let x = n.conv("patch_embed.proj", x, &kernel)?;
-    let x = n.reshape(x, &[batch, w.hidden, (image / w.patch).pow(2)])?;
+    let x = n.reshape(x, &[batch, hidden, (image / patch).pow(2)])?;
     n.b.transpose(x, &[0, 2, 1])
 }
 
@@ -68,22 +68,15 @@ fn block(n: &mut Net, x: ValueId, w: &Widths) -> Result<ValueId> {
     let attended = n.scope("attn", |n| {
         let joined = n.linear("qkv", normal, 3 * w.hidden)?;
         let parts = n.parts(joined, 2, 3)?;
-        let attended = n.attend([parts[0], parts[1], parts[2]], w.heads, None)?;
+        let attended = n.attend([parts[0], parts[1], parts[2]], w.heads, &[])?;
         n.linear("proj", attended, w.hidden)
     })?;
     let sum = n.b.add(x, attended)?;
     let x = n.named("add1", sum);
     let normal = n.layer_norm("norm2", x, EPSILON)?;
-    let inner = n.scope("mlp", |n| products(n, normal, w))?;
+    let inner = n.mlp(normal, w.inner, Builder::gelu)?;
     let sum = n.b.add(x, inner)?;
     Ok(n.named("add2", sum))
-}
-
-fn products(n: &mut Net, x: ValueId, w: &Widths) -> Result<ValueId> {
-    let inner = n.linear("fc1", x, w.inner)?;
-    let gelu = n.b.gelu(inner)?;
-    n.named("act", gelu);
-    n.linear("fc2", gelu, w.hidden)
 }
 
 /// A learned query attends to all patches: `[B, patches, hidden]` to `[B, hidden]`.
@@ -94,10 +87,10 @@ fn attention_pool(n: &mut Net, x: ValueId, w: &Widths) -> Result<ValueId> {
     let query = n.b.broadcast(query, known_dims(&[batch, 1, w.hidden]), &[0, 1, 2])?;
     let joined = n.linear("kv", x, 2 * w.hidden)?;
     let parts = n.parts(joined, 2, 2)?;
-    let attended = n.attend([query, parts[0], parts[1]], w.heads, None)?;
+    let attended = n.attend([query, parts[0], parts[1]], w.heads, &[])?;
     let x = n.linear("proj", attended, w.hidden)?;
     let normal = n.layer_norm("norm", x, EPSILON)?;
-    let inner = n.scope("mlp", |n| products(n, normal, w))?;
+    let inner = n.mlp(normal, w.inner, Builder::gelu)?;
     let sum = n.b.add(x, inner)?;
     n.reshape(sum, &[batch, w.hidden])
 }

@@ -39,7 +39,8 @@ fn image_models_have_the_published_counts() {
 
 /// As transformers' own `num_parameters` has them; GPT-2's head shares the embedding's weight. Then those that
 /// PyTorch Geometric prints for a GCN on Cora and for SchNet, and the well-known UNet's with one colour
-/// instead of three. The SigLIP encoder's are those of timm's module.
+/// instead of three. The SigLIP encoder's and the Swin transformers' are
+/// those of timm's modules.
 #[test]
 fn other_models_have_the_published_parameters() {
     for (name, expected) in [
@@ -49,6 +50,9 @@ fn other_models_have_the_published_parameters() {
         ("gpt2-medium", 354_823_168),
         ("gpt2-large", 774_030_080),
         ("siglip-so400m", 428_225_600),
+        ("swin-t", 28_288_354),
+        ("swin-l", 196_735_516),
+        ("clip-text", 123_060_480),
         ("gcn", 23_063),
         ("schnet", 455_809),
         ("unet", 31_037_698 - 2 * 64 * 9),
