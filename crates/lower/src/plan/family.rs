@@ -77,6 +77,11 @@ impl Families {
         self.layouts[family] = Some(layout);
     }
 
+    /// The family of a value, if it has one.
+    pub fn of(&self, value: ValueId) -> Option<ValueId> {
+        self.of[value]
+    }
+
     /// Whether two values are of one family.
     pub fn are_one(&self, a: ValueId, b: ValueId) -> bool {
         self.of[a].is_some() && self.of[a] == self.of[b]
@@ -99,11 +104,15 @@ impl<'a> Planner<'a> {
     /// Lays out the families that products use before anything else is: weights of matrix products as suits all of
     /// them, others as the first convolution wants them.
     pub(super) fn decide_families(&mut self) {
+        let products = self.products_of_families();
         for (id, node) in self.func.nodes.iter() {
             let decides = |&operand: &ValueId| self.families.is_undecided(operand);
             let Some(&value) = node.operands.iter().rev().find(|v| decides(v)) else { continue };
             match &node.op {
-                Op::Dot(_) => self.share_weights(value),
+                Op::Dot(_) => {
+                    let family = self.families.of(value).expect("undecided families exist");
+                    self.share_weights(value, &products[&family]);
+                }
                 Op::Conv(conv) => {
                     let method = Method::Conv(Box::new(self.conv_plan(conv, node)));
                     let wanted = self.operand_layout(&method, node, usize::from(value == node.operands[1]));
