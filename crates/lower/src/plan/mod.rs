@@ -115,11 +115,22 @@ pub(crate) struct Found {
     convs: FxHashMap<String, ConvPlan>,
     /// How equal products are cut.
     serials: FxHashMap<String, Option<Cut>>,
+    small: Small,
+}
+
+/// Values on a few tiles only.
+#[derive(Default)]
+struct Small {
+    /// The first tile of those that are used in the same way.
+    begins: FxHashMap<(Shape, DType, Layout), u32>,
+    /// That of the next ones.
+    next_tile: u32,
 }
 
 impl Planning {
     pub fn plan(&mut self, module: &Module, machine: &Machine, options: &Options) -> Plan {
         let func = module.funcs.values().next().expect("an inlined module has a function");
+        self.found.small = Small::default();
         let mut planner = Planner {
             module,
             func,
@@ -242,8 +253,9 @@ impl<'a> Planner<'a> {
         // Sending copies each time a loop's body runs costs more than to keep them while it runs.
         let keeps = self.steady.contains(value) || (constant && self.small_block(&wanted, value));
         if partition && (wanted.copies() == 1 || keeps) {
-            wanted
-        } else if partition && self.small_block(&wanted, value) {
+            return wanted;
+        }
+        let home = if partition && self.small_block(&wanted, value) {
             without_copies(&wanted, &shape)
         } else if partition && wanted.copies() >= MANY_COPIES {
             // Who sends most takes longest.
@@ -254,7 +266,25 @@ impl<'a> Planner<'a> {
             evenly(&shape, self.dtype(value), self.tiles(), self.options.min_tile_bytes)
         } else {
             self.balanced(&shape, self.dtype(value))
+        };
+        if self.is_tight() { self.beside_others(home, wanted, value) } else { home }
+    }
+
+    /// What lies on a few tiles only, behind what others do, so that not all lie on the first tiles. What equal layers
+    /// use in the same way lies on the same tiles, since what brings it is the same code then.
+    fn beside_others(&mut self, mut home: Layout, wanted: Layout, value: ValueId) -> Layout {
+        let (tiles, end) = (self.tiles(), home.grid.end_tile() as u32);
+        if home.grid.base > 0 || end > tiles / 2 {
+            return home;
         }
+        let key = (self.shape(value), self.dtype(value), wanted);
+        let Small { begins, next_tile } = &mut self.found.small;
+        home.grid.base = *begins.entry(key).or_insert_with(|| {
+            let begin = if *next_tile + end <= tiles { *next_tile } else { 0 };
+            *next_tile = begin + end;
+            begin
+        });
+        home
     }
 
     /// Whether memory is what is short: what lies somewhere for good lies evenly, without copies.
