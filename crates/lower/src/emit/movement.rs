@@ -2,7 +2,7 @@
 
 use super::Emitter;
 use crate::layouts::{flat, project, without_copies};
-use crate::plan::reshaped;
+use crate::plan::{reshaped, untransposed};
 use crate::prepare::constant_scalar;
 use pando_graph::{Node, Pad, Slice, ValueId};
 use pando_tile::message::is_flat;
@@ -112,14 +112,14 @@ impl Emitter<'_> {
         self.flush(&label);
     }
 
+    /// Each tile transposes what it has of the result.
     pub(super) fn transpose(&mut self, perm: &[usize], node: &Node) {
-        let operand = node.operands[0];
-        let source = without_copies(&self.layout(operand), &self.shape(operand));
-        let src = self.fetch(operand, &source);
+        let layout = without_copies(&self.layout(node.results[0]), &self.shape(node.results[0]));
+        let source = untransposed(&layout, perm);
+        let src = self.fetch(node.operands[0], &source);
         let out = self.result(node);
-        let out_region = perm.iter().map(|&dim| source.region[dim]).collect();
         let kernel = Kernel::Transpose { perm: perm.iter().map(|&dim| dim as u8).collect() };
-        let operands = vec![(src, source.region.clone()), (out, out_region)];
+        let operands = vec![(src, source.region), (out, layout.region)];
         self.compute(&self.label(node), kernel, &source.grid, operands);
     }
 }

@@ -2,7 +2,7 @@
 //! moments, its gradient and its next value. A family has one layout, so that an update moves nothing; the first
 //! product that uses a member decides, else whichever member is laid out first.
 
-use super::{Method, Planner};
+use super::{Method, Planner, untransposed};
 use crate::layouts::without_copies;
 use pando_base::SideTable;
 use pando_graph::{Conv, Dot, Func, Node, NodeId, Op, ValueDef, ValueId};
@@ -170,10 +170,7 @@ impl<'a> Planner<'a> {
         }
         let user = &self.func.nodes[*self.users[value].first()?];
         let Op::Transpose { perm } = &user.op else { return None };
-        let wished = self.family_wish(user.results[0])?;
-        let mut region = wished.region.clone();
-        perm.iter().zip(&wished.region).for_each(|(&dim, span)| region[dim] = *span);
-        Some(Layout { grid: wished.grid, region })
+        Some(untransposed(&self.family_wish(user.results[0])?, perm))
     }
 
     /// What a value first meets at the end of up to so many elementwise functions.

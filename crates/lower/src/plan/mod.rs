@@ -454,12 +454,49 @@ impl<'a> Planner<'a> {
         Method::Direct
     }
 
-    /// Each tile transposes its own block.
+    /// Each tile transposes its own block, which it gets first where that spares reductions an exchange.
     fn transpose(&mut self, perm: &[usize], node: &Node) -> Method {
-        let source = without_copies(&self.settled(node.operands[0]), &self.shape(node.operands[0]));
+        let (operand, value) = (node.operands[0], node.results[0]);
+        let source = without_copies(&self.settled(operand), &self.shape(operand));
         let region = perm.iter().map(|&dim| source.region[dim]).collect();
-        self.set(node, Layout { grid: source.grid, region });
+        let own = Layout { grid: source.grid, region };
+        let layout = self.unsplit_for_reductions(operand, perm, value, &own).unwrap_or(own);
+        self.set(node, layout);
         Method::Direct
+    }
+
+    /// A layout that keeps whole what is reduced next of a transposed value and its own layout splits; nothing if to
+    /// bring the operand there takes longer than what the reductions would have to gather and return, or if far fewer
+    /// tiles would have work.
+    fn unsplit_for_reductions(
+        &mut self,
+        operand: ValueId,
+        perm: &[usize],
+        value: ValueId,
+        own: &Layout,
+    ) -> Option<Layout> {
+        let is_split = |&axis: &usize| own.region[axis].axis().is_some_and(|at| own.grid.axes[at].extent > 1);
+        let split: Vec<Vec<usize>> = self
+            .reduced_axes(value)
+            .into_iter()
+            .filter(|axes| axes.iter().any(is_split))
+            .map(<[usize]>::to_vec)
+            .collect();
+        let mut whole: Vec<usize> = split.iter().flatten().copied().collect();
+        whole.sort_unstable();
+        whole.dedup();
+        if whole.is_empty() || self.families.layout(value).is_some() {
+            return None;
+        }
+        let shape = self.shape(value);
+        let layout = self.balanced_except(&shape, self.dtype(value), &whole);
+        let largest = |layout: &Layout| Self::largest_lens(layout, &shape).iter().product::<u64>();
+        if largest(&layout) >= 2 * largest(own) {
+            return None;
+        }
+        let spared = 2 * split.len() as u64 * superstep_cycles(self.machine);
+        let brought = self.fetch_cycles(operand, &untransposed(&layout, perm));
+        (brought < spared).then_some(layout)
     }
 
     /// Each tile reduces its own block; where blocks split a reduced dimension, partial results are
@@ -485,6 +522,13 @@ impl<'a> Planner<'a> {
             self.settled(id);
         }
     }
+}
+
+/// Where the operand of a transposition lies if each tile transposes its own block of the result.
+pub(crate) fn untransposed(layout: &Layout, perm: &[usize]) -> Layout {
+    let mut region = layout.region.clone();
+    perm.iter().zip(&layout.region).for_each(|(&dim, span)| region[dim] = *span);
+    Layout { grid: layout.grid.clone(), region }
 }
 
 /// A copy of a whole tensor on each tile of a layout.
