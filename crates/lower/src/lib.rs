@@ -38,7 +38,7 @@ pub use stages::{End, Stage, rebalance, split, split_after};
 
 use pando_base::Result;
 use pando_graph::{Module, Op};
-use pando_machine::Machine;
+use pando_machine::{Machine, Sram};
 use pando_profile::Fit;
 use plan::Planning;
 
@@ -100,6 +100,8 @@ pub struct Compiled {
 
 /// How often what does not fit is planned anew, with less memory for the operations in whose time it lacks.
 const ATTEMPTS: u64 = 4;
+/// How often what fits at last is planned anew with what it leaves.
+const LOOSER: u64 = 8;
 
 /// Compiles the function named `main`. Every unsupported operation is reported in one error. What does not fit, but
 /// would with less memory for some operations, is planned so.
@@ -119,17 +121,47 @@ pub fn compile_in_passes(
     supported(&module)?;
     own_state(&mut module, &options.state);
     let mut planning = Planning::default();
-    let first = compile_planned(&module, machine, options, &mut planning, &pass)?;
+    let attempt = |planning: &mut Planning| compile_planned(&module, machine, options, planning, &pass);
+    let first = attempt(&mut planning)?;
     let mut last = None;
-    for attempt in 1..=ATTEMPTS {
+    for number in 1..=ATTEMPTS {
         let compiled = last.as_ref().unwrap_or(&first);
-        if compiled.fit.fits || !rooms::tighten(&mut planning.rooms, compiled, &machine.chip.sram, attempt) {
+        if compiled.fit.fits || !rooms::tighten(&mut planning.rooms, compiled, &machine.chip.sram, number) {
             break;
         }
-        last = Some(compile_planned(&module, machine, options, &mut planning, &pass)?);
+        last = Some(attempt(&mut planning)?);
     }
-    // What fits in no way is rather fast.
-    Ok(last.filter(|compiled| compiled.fit.fits).unwrap_or(first))
+    match last.filter(|compiled| compiled.fit.fits) {
+        Some(fitting) => with_what_is_left(fitting, &mut planning, &machine.chip.sram, attempt),
+        // What fits in no way is rather fast.
+        None => Ok(first),
+    }
+}
+
+/// Less memory for some operations leaves more than they had to give: they get it back as long as the whole fits.
+fn with_what_is_left(
+    mut best: Compiled,
+    planning: &mut Planning,
+    sram: &Sram,
+    mut attempt: impl FnMut(&mut Planning) -> Result<Compiled>,
+) -> Result<Compiled> {
+    let (mut share, mut rooms) = (1, planning.rooms.clone());
+    for _ in 0..LOOSER {
+        planning.rooms.clone_from(&rooms);
+        if !rooms::loosen(&mut planning.rooms, &best, sram, share) {
+            break;
+        }
+        let next = attempt(planning)?;
+        if !next.fit.fits {
+            share *= 2;
+        } else if rooms::cycles(&next) < rooms::cycles(&best) {
+            (best, share) = (next, 1);
+            rooms.clone_from(&planning.rooms);
+        } else {
+            break;
+        }
+    }
+    Ok(best)
 }
 
 fn compile_planned(

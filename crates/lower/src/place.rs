@@ -65,6 +65,7 @@ pub fn place(program: &Program, machine: &Machine) -> Placed {
         .collect();
     items.sort_by_key(|item| (!item.wide, !item.constant, std::cmp::Reverse(item.bytes), item.var));
     let mut placement = Placement::default();
+    // By address, so that what an item meets hardly needs sorting.
     let mut placed: Vec<(u64, Item)> = Vec::new();
     let mut known: FxHashMap<VarId, (u64, u64)> = FxHashMap::default();
     let traffic = Traffic::new(program, &machine.chip);
@@ -76,7 +77,7 @@ pub fn place(program: &Program, machine: &Machine) -> Placed {
         peers.add(item.var, address);
         placement.offset_bytes[item.var] = address;
         known.insert(item.var, (address, address + item.bytes));
-        placed.push((address, item));
+        placed.insert(placed.partition_point(|&(begin, _)| begin <= address), (address, item));
     }
     let fixed = fixed_memory(program, &machine.chip, &traffic, Some(&placement));
     let base_bytes = fixed.total().max().0.max(0) as u64;
@@ -113,7 +114,7 @@ fn taken(
     let mut taken: Vec<(u64, u64)> = met.map(|&(begin, ref other)| (begin, begin + other.bytes)).collect();
     let partners = demands.apart.get(&item.var).into_iter().flatten().filter_map(|var| known.get(var));
     taken.extend(partners.filter(|(begin, end)| begin < end).map(|&(begin, end)| elements(begin, end, sram)));
-    taken.sort_unstable();
+    taken.sort();
     taken
 }
 

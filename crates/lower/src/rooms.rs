@@ -33,18 +33,16 @@ pub fn kind(func: &Func, node: &Node) -> Option<String> {
 /// Less room for the products that run when a tile has too little, by what it lacks; whether there is any such product.
 /// Attempts count from 1.
 pub fn tighten(rooms: &mut Rooms, compiled: &Compiled, sram: &Sram, attempt: u64) -> bool {
-    let program = &compiled.emitted.program;
-    let fixed = compiled.placed.fixed.total();
-    let peaks = memory_over_time(program, &compiled.placed.live, &fixed).peaks;
-    let highest = peaks.iter().map(|peak| peak.0).max().unwrap_or(0);
+    let peaks = peaks(compiled);
+    let highest = highest(&peaks);
     // What adds up but does not fit has gaps.
     let gap = sram.bytes_per_tile / GAP_SHARE;
     let within = sram.bytes_per_tile.saturating_sub(gap * attempt * attempt).min(highest.saturating_sub(gap));
-    let taken = taken(&compiled.module, &compiled.plan);
+    let taken = taken(compiled);
     let least = sram.bytes_per_tile / LEAST_SHARE;
     let mut tightened = false;
     for (kind, peak) in peaks_by_kind(compiled, &peaks) {
-        let Some(&bytes) = taken.get(&kind) else { continue };
+        let Some(&(bytes, _)) = taken.get(&kind) else { continue };
         let room = bytes.saturating_sub(peak.saturating_sub(within)).max(least);
         let before = rooms.get(&kind).copied().unwrap_or(u64::MAX);
         if peak > within && room < bytes.min(before) {
@@ -53,6 +51,40 @@ pub fn tighten(rooms: &mut Rooms, compiled: &Compiled, sram: &Sram, attempt: u64
         }
     }
     tightened
+}
+
+/// More room for the products that have little in a program that fits, by one `share`-th of what it leaves; whether
+/// there is any such product.
+pub fn loosen(rooms: &mut Rooms, compiled: &Compiled, sram: &Sram, share: u64) -> bool {
+    let peaks = peaks(compiled);
+    let gaps = compiled.fit.used_bytes.saturating_sub(highest(&peaks));
+    let within = sram.bytes_per_tile.saturating_sub(gaps);
+    let taken = taken(compiled);
+    let mut loosened = false;
+    for (kind, peak) in peaks_by_kind(compiled, &peaks) {
+        let (Some(&(bytes, _)), Some(room)) = (taken.get(&kind), rooms.get_mut(&kind)) else { continue };
+        let more = bytes + within.saturating_sub(peak) / share;
+        if more > *room {
+            *room = more;
+            loosened = true;
+        }
+    }
+    loosened
+}
+
+/// What plans reckon that products and scatters take together.
+pub fn cycles(compiled: &Compiled) -> u64 {
+    taken(compiled).values().map(|&(_, cycles)| cycles).fold(0, u64::saturating_add)
+}
+
+/// The highest sum over tiles at each point, and the tile that has it.
+fn peaks(compiled: &Compiled) -> Vec<(u64, u32)> {
+    let fixed = compiled.placed.fixed.total();
+    memory_over_time(&compiled.emitted.program, &compiled.placed.live, &fixed).peaks
+}
+
+fn highest(peaks: &[(u64, u32)]) -> u64 {
+    peaks.iter().map(|peak| peak.0).max().unwrap_or(0)
 }
 
 /// The most bytes of any tile while a product of a kind runs.
@@ -73,31 +105,33 @@ fn peaks_by_kind(compiled: &Compiled, peaks: &[(u64, u32)]) -> FxHashMap<String,
     by_kind
 }
 
-/// What plans reckon that products take.
-fn taken(module: &Module, plan: &Plan) -> FxHashMap<String, u64> {
-    let mut bytes = FxHashMap::default();
-    let main = module.funcs.values().next().expect("an inlined module has a function");
-    add_taken(module, main, plan, &mut bytes);
-    bytes
+/// What plans reckon that products of a kind take: the most bytes, and the cycles of all.
+type Taken = FxHashMap<String, (u64, u64)>;
+
+fn taken(compiled: &Compiled) -> Taken {
+    let mut taken = Taken::default();
+    let main = compiled.module.funcs.values().next().expect("an inlined module has a function");
+    add_taken(&compiled.module, main, &compiled.plan, &mut taken);
+    taken
 }
 
-fn add_taken(module: &Module, func: &Func, plan: &Plan, bytes: &mut FxHashMap<String, u64>) {
+fn add_taken(module: &Module, func: &Func, plan: &Plan, taken: &mut Taken) {
     for (id, node) in func.nodes.iter() {
-        let taken = match &plan.methods[id] {
-            Some(Method::Matmul(plan)) => plan.cost.temporary_bytes,
-            Some(Method::Conv(plan)) => plan.cost.temporary_bytes,
-            Some(Method::Serial(plan)) => plan.temporary_bytes,
-            Some(Method::Scatter(plan)) => plan.temporary_bytes,
+        let (bytes, cycles) = match &plan.methods[id] {
+            Some(Method::Matmul(plan)) => (plan.cost.temporary_bytes, plan.cost.cycles()),
+            Some(Method::Conv(plan)) => (plan.cost.temporary_bytes, plan.cost.cycles()),
+            Some(Method::Serial(plan)) => (plan.temporary_bytes, plan.cycles),
+            Some(Method::Scatter(plan)) => (plan.temporary_bytes, plan.cycles),
             Some(Method::Control(plans)) => {
                 let inner = node.op.funcs().into_iter().zip(plans);
-                inner.for_each(|(func, plan)| add_taken(module, &module.funcs[func], plan, bytes));
+                inner.for_each(|(func, plan)| add_taken(module, &module.funcs[func], plan, taken));
                 continue;
             }
             _ => continue,
         };
         if let Some(kind) = kind(func, node) {
-            let most = bytes.entry(kind).or_default();
-            *most = taken.max(*most);
+            let of_kind = taken.entry(kind).or_default();
+            *of_kind = (of_kind.0.max(bytes), of_kind.1.saturating_add(cycles));
         }
     }
 }

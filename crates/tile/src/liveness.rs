@@ -4,6 +4,7 @@
 use crate::kernel::Access;
 use crate::program::{Program, Step, VarId};
 use pando_base::SideTable;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// First and last point (inclusive) at which a variable must keep its storage; `None` if never used.
 #[derive(Clone, Debug, Default)]
@@ -65,10 +66,11 @@ pub fn accesses(program: &Program, step: &Step) -> Vec<(VarId, Access)> {
 }
 
 /// Live ranges. Constants and state live always. A variable that crosses a loop's boundary, or whose first access
-/// in a loop is a read, lives through the whole loop.
+/// in a loop is a read, lives through the whole loop. Takes time by the size of the program and the depth of its loops.
 pub fn liveness(program: &Program) -> Liveness {
     let mut live = Liveness::default();
-    walk(program, &program.body, &mut live);
+    let counts = count(program, &program.body);
+    walk(program, &program.body, &counts, &mut live);
     let last = live.points.saturating_sub(1);
     for (id, var) in program.vars.iter() {
         if var.role.always_lives() {
@@ -78,7 +80,16 @@ pub fn liveness(program: &Program) -> Liveness {
     live
 }
 
-fn walk(program: &Program, steps: &[Step], live: &mut Liveness) {
+/// How often steps access each variable.
+fn count(program: &Program, steps: &[Step]) -> FxHashMap<VarId, u32> {
+    let mut counts = FxHashMap::default();
+    for (var, _) in steps.iter().flat_map(|step| accesses(program, step)) {
+        *counts.entry(var).or_default() += 1;
+    }
+    counts
+}
+
+fn walk(program: &Program, steps: &[Step], counts: &FxHashMap<VarId, u32>, live: &mut Liveness) {
     for step in steps {
         let bodies = step.bodies();
         if bodies.is_empty() {
@@ -89,8 +100,7 @@ fn walk(program: &Program, steps: &[Step], live: &mut Liveness) {
             continue;
         }
         let begin = live.points;
-        let before: Vec<VarId> = program.vars.ids().filter(|&var| live.ranges[var].is_some()).collect();
-        bodies.iter().for_each(|&(body, _)| walk(program, body, live));
+        bodies.iter().for_each(|&(body, _)| walk(program, body, counts, live));
         // A flag is looked at between two points: it must last until the second.
         step.flags().iter().for_each(|&flag| extend(live, flag, begin));
         if !step.is_loop() {
@@ -102,9 +112,11 @@ fn walk(program: &Program, steps: &[Step], live: &mut Liveness) {
             extend(live, var, begin);
             extend(live, var, end);
         }
-        let crosses = |var: VarId| before.contains(&var) || reads_first(program, step, var);
-        let inside: Vec<VarId> = accesses(program, step).into_iter().map(|(var, _)| var).collect();
-        for var in inside.into_iter().filter(|&var| crosses(var) || used_after(program, var, step)) {
+        let read = read_first(program, step);
+        // Whoever has more accesses is touched outside the loop, too: it must survive the iterations.
+        let inside = count(program, std::slice::from_ref(step));
+        let lasts = |&(var, inside): &(VarId, u32)| inside < counts[&var] || read.contains(&var);
+        for (var, _) in inside.into_iter().filter(lasts) {
             extend(live, var, begin);
             extend(live, var, end);
         }
@@ -116,63 +128,61 @@ fn extend(live: &mut Liveness, var: VarId, point: u32) {
     *range = Some(range.map_or((point, point), |(first, last)| (first.min(point), last.max(point))));
 }
 
-/// What steps do with a variable first.
+/// What steps do with a variable first. Who writes it on some ways only does nothing with it.
 #[derive(Clone, Copy, PartialEq)]
 enum Use {
     Reads,
     /// Whatever branches are taken.
     Writes,
-    /// Or writes it on some ways only.
-    Nothing,
 }
 
-/// Whether an iteration of a loop may read what the one before wrote.
-fn reads_first(program: &Program, the_loop: &Step, var: VarId) -> bool {
+type Uses = FxHashMap<VarId, Use>;
+
+/// Variables of which an iteration of a loop may read what the one before wrote.
+fn read_first(program: &Program, the_loop: &Step) -> FxHashSet<VarId> {
     let bodies = the_loop.bodies();
-    let looked_at = the_loop.flags().contains(&var) && first_use(program, &bodies[..1], var) != Use::Writes;
-    looked_at || first_use(program, &bodies, var) == Use::Reads
+    let all = first_uses(program, bodies.iter().flat_map(|(body, _)| *body));
+    let mut read: FxHashSet<VarId> =
+        all.into_iter().filter(|(_, first)| *first == Use::Reads).map(|(var, _)| var).collect();
+    if !the_loop.flags().is_empty() {
+        let before = first_uses(program, bodies[0].0);
+        read.extend(the_loop.flags().iter().filter(|flag| before.get(*flag) != Some(&Use::Writes)));
+    }
+    read
 }
 
-fn first_use(program: &Program, bodies: &[(&[Step], u64)], var: VarId) -> Use {
-    let steps = bodies.iter().flat_map(|(body, _)| *body);
-    let uses = steps.map(|step| use_of(program, step, var));
-    uses.into_iter().find(|&first| first != Use::Nothing).unwrap_or(Use::Nothing)
+fn first_uses<'a>(program: &Program, steps: impl IntoIterator<Item = &'a Step>) -> Uses {
+    let mut uses = Uses::default();
+    for (var, first) in steps.into_iter().flat_map(|step| uses_of(program, step)) {
+        uses.entry(var).or_insert(first);
+    }
+    uses
 }
 
-fn use_of(program: &Program, step: &Step, var: VarId) -> Use {
+fn uses_of(program: &Program, step: &Step) -> Uses {
     let bodies = step.bodies();
-    let each: Vec<Use> = bodies.iter().map(|&body| first_use(program, &[body], var)).collect();
-    match (step, each.as_slice()) {
-        // The condition of a loop runs in any case, before the flag is looked at; the body perhaps not.
-        (Step::While { .. }, [Use::Writes, _]) => Use::Writes,
-        (_, [_, ..]) if step.flags().contains(&var) => Use::Reads,
-        (_, []) => match accesses(program, step).into_iter().find(|&(v, _)| v == var) {
-            Some((_, Access::In)) => Use::Reads,
-            Some((_, Access::Out)) => Use::Writes,
-            None => Use::Nothing,
-        },
-        (_, each) if each.contains(&Use::Reads) => Use::Reads,
-        (_, each) if each.iter().all(|&first| first == Use::Writes) => Use::Writes,
-        _ => Use::Nothing,
+    if bodies.is_empty() {
+        let mut uses = Uses::default();
+        for (var, access) in accesses(program, step) {
+            let first = if access == Access::In { Use::Reads } else { Use::Writes };
+            uses.entry(var).or_insert(first);
+        }
+        return uses;
     }
+    let each: Vec<Uses> = bodies.iter().map(|(body, _)| first_uses(program, *body)).collect();
+    let vars: FxHashSet<VarId> = each.iter().flat_map(Uses::keys).chain(step.flags()).copied().collect();
+    vars.into_iter().filter_map(|var| Some((var, use_in(step, &each, var)?))).collect()
 }
 
-/// Whether any step outside the loop touches the variable: then it must survive the loop's iterations.
-fn used_after(program: &Program, var: VarId, the_loop: &Step) -> bool {
-    fn contains(step: &Step, the_loop: &Step) -> bool {
-        std::ptr::eq(step, the_loop)
-            || step.bodies().iter().flat_map(|(body, _)| *body).any(|step| contains(step, the_loop))
+/// What a step with others inside does first, by what each of its bodies does.
+fn use_in(step: &Step, bodies: &[Uses], var: VarId) -> Option<Use> {
+    let mut each = bodies.iter().map(|uses| uses.get(&var));
+    // The condition of a loop runs in any case, before the flag is looked at; the body perhaps not.
+    if matches!(step, Step::While { .. }) && bodies[0].get(&var) == Some(&Use::Writes) {
+        return Some(Use::Writes);
     }
-    fn touched(program: &Program, steps: &[Step], var: VarId, the_loop: &Step) -> bool {
-        steps.iter().filter(|step| !std::ptr::eq(*step, the_loop)).any(|step| {
-            if contains(step, the_loop) {
-                let bodies = step.bodies();
-                step.flags().contains(&var)
-                    || bodies.iter().any(|(body, _)| touched(program, body, var, the_loop))
-            } else {
-                accesses(program, step).iter().any(|&(v, _)| v == var)
-            }
-        })
+    if step.flags().contains(&var) || each.clone().any(|first| first == Some(&Use::Reads)) {
+        return Some(Use::Reads);
     }
-    touched(program, &program.body, var, the_loop)
+    each.all(|first| first == Some(&Use::Writes)).then_some(Use::Writes)
 }

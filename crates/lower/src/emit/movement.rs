@@ -2,11 +2,11 @@
 
 use super::Emitter;
 use crate::layouts::{flat, project};
-use crate::plan::reshaped;
+use crate::plan::{reshaped, untransposed};
 use crate::prepare::constant_scalar;
 use pando_graph::{Node, Pad, Slice, ValueId};
 use pando_tile::message::is_flat;
-use pando_tile::{Block, Copy, CopyMap, Kernel, Layout, Region, SrcIndex, VarId};
+use pando_tile::{Block, Copy, CopyMap, Kernel, Region, SrcIndex, VarId};
 use smallvec::SmallVec;
 
 impl Emitter<'_> {
@@ -112,11 +112,10 @@ impl Emitter<'_> {
         self.flush(&label);
     }
 
+    /// Each tile transposes what it has of the result.
     pub(super) fn transpose(&mut self, perm: &[usize], node: &Node) {
         let layout = self.layout(node.results[0]);
-        let mut region = layout.region.clone();
-        perm.iter().zip(&layout.region).for_each(|(&dim, span)| region[dim] = *span);
-        let source = Layout { grid: layout.grid, region };
+        let source = untransposed(&layout, perm);
         let src = self.fetch(node.operands[0], &source);
         let out = self.result(node);
         let kernel = Kernel::Transpose { perm: perm.iter().map(|&dim| dim as u8).collect() };

@@ -4,6 +4,11 @@
 //!
 //! The gradient of a kernel is such a convolution, too, with the batch for input channels and the field for a kernel:
 //! it lives from splitting the kernel, and from [`ConvMethod`]s that take channels and kernel positions together.
+//!
+//! Operands are not exchanged as those of a matrix product are. Stored weights stay the matrix unit's weights (see
+//! [`Planner::matmul_plan`]), and with both operands computed the search was measured with the pointwise layers of
+//! ResNet-50 and EfficientNet-B4 in f16, batches 1, 4 and 16, results in either order for nothing: no layer of ResNet-50
+//! gets better, of EfficientNet-B4's only those between 272 and 1632 channels do, by 1 to 5 %, one of them by 19 %.
 
 use super::conv_split::Problem;
 use super::search::Search;

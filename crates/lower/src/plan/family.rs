@@ -2,7 +2,7 @@
 //! moments, its gradient and its next value. A family has one layout, so that an update moves nothing; the first
 //! product that uses a member decides, else whichever member is laid out first.
 
-use super::{Method, Planner};
+use super::{Method, Planner, untransposed};
 use crate::layouts::without_copies;
 use pando_base::SideTable;
 use pando_graph::{Conv, Dot, Func, Node, NodeId, Op, ValueDef, ValueId};
@@ -77,6 +77,11 @@ impl Families {
         self.layouts[family] = Some(layout);
     }
 
+    /// The family of a value, if it has one.
+    pub fn of(&self, value: ValueId) -> Option<ValueId> {
+        self.of[value]
+    }
+
     /// Whether two values are of one family.
     pub fn are_one(&self, a: ValueId, b: ValueId) -> bool {
         self.of[a].is_some() && self.of[a] == self.of[b]
@@ -99,11 +104,15 @@ impl<'a> Planner<'a> {
     /// Lays out the families that products use before anything else is: weights of matrix products as suits all of
     /// them, others as the first convolution wants them.
     pub(super) fn decide_families(&mut self) {
+        let products = self.products_of_families();
         for (id, node) in self.func.nodes.iter() {
             let decides = |&operand: &ValueId| self.families.is_undecided(operand);
             let Some(&value) = node.operands.iter().rev().find(|v| decides(v)) else { continue };
             match &node.op {
-                Op::Dot(_) => self.share_weights(value),
+                Op::Dot(_) => {
+                    let family = self.families.of(value).expect("undecided families exist");
+                    self.share_weights(value, &products[&family]);
+                }
                 Op::Conv(conv) => {
                     let method = Method::Conv(Box::new(self.conv_plan(conv, node)));
                     let wanted = self.operand_layout(&method, node, usize::from(value == node.operands[1]));
@@ -161,10 +170,7 @@ impl<'a> Planner<'a> {
         }
         let user = &self.func.nodes[*self.users[value].first()?];
         let Op::Transpose { perm } = &user.op else { return None };
-        let wished = self.family_wish(user.results[0])?;
-        let mut region = wished.region.clone();
-        perm.iter().zip(&wished.region).for_each(|(&dim, span)| region[dim] = *span);
-        Some(Layout { grid: wished.grid, region })
+        Some(untransposed(&self.family_wish(user.results[0])?, perm))
     }
 
     /// What a value first meets at the end of up to so many elementwise functions.

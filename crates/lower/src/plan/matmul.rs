@@ -267,20 +267,26 @@ impl Planner<'_> {
     fn reductions(&self, out: ValueId, dims: &DotDims) -> [u64; 2] {
         let rows = dims.batch.len()..dims.batch.len() + dims.lhs_free.len();
         let columns = rows.end..rows.end + dims.rhs_free.len();
-        let mut found = [0; 2];
-        let mut values = vec![out];
+        let over = |dims: std::ops::Range<usize>| {
+            let reduced = self.reduced_axes(out).into_iter();
+            reduced.filter(|axes| axes.iter().any(|axis| dims.contains(axis))).count() as u64
+        };
+        [over(rows), over(columns)]
+    }
+
+    /// The axes of reductions of a value, or of functions of it.
+    pub(super) fn reduced_axes(&self, value: ValueId) -> Vec<&[usize]> {
+        let mut found = Vec::new();
+        let mut values = vec![value];
         // A softmax has three functions between its two reductions.
         for _ in 0..4 {
             let users = values.iter().flat_map(|&value| self.users_of(value)).collect::<Vec<_>>();
-            for axes in users.iter().filter_map(|node| match &node.op {
-                Op::Reduce { axes, .. } => Some(axes),
+            found.extend(users.iter().filter_map(|node| match &node.op {
+                Op::Reduce { axes, .. } => Some(axes.as_slice()),
                 _ => None,
-            }) {
-                found[0] += u64::from(axes.iter().any(|axis| rows.contains(axis)));
-                found[1] += u64::from(axes.iter().any(|axis| columns.contains(axis)));
-            }
+            }));
             let same = |node: &&&Node| {
-                node.op.is_elementwise() && self.func.ty(node.results[0]).dims == self.func.ty(out).dims
+                node.op.is_elementwise() && self.func.ty(node.results[0]).dims == self.func.ty(value).dims
             };
             values = users.iter().filter(same).map(|node| node.results[0]).collect();
             values.dedup();

@@ -115,11 +115,22 @@ pub(crate) struct Found {
     convs: FxHashMap<String, ConvPlan>,
     /// How equal products are cut.
     serials: FxHashMap<String, Option<Cut>>,
+    small: Small,
+}
+
+/// Values on a few tiles only.
+#[derive(Default)]
+struct Small {
+    /// The first tile of those that are used in the same way.
+    begins: FxHashMap<(Shape, DType, Layout), u32>,
+    /// That of the next ones.
+    next_tile: u32,
 }
 
 impl Planning {
     pub fn plan(&mut self, module: &Module, machine: &Machine, options: &Options) -> Plan {
         let func = module.funcs.values().next().expect("an inlined module has a function");
+        self.found.small = Small::default();
         let mut planner = Planner {
             module,
             func,
@@ -242,8 +253,9 @@ impl<'a> Planner<'a> {
         // Sending copies each time a loop's body runs costs more than to keep them while it runs.
         let keeps = self.steady.contains(value) || (constant && self.small_block(&wanted, value));
         if partition && (wanted.copies() == 1 || keeps) {
-            wanted
-        } else if partition && self.small_block(&wanted, value) {
+            return wanted;
+        }
+        let home = if partition && self.small_block(&wanted, value) {
             without_copies(&wanted, &shape)
         } else if partition && wanted.copies() >= MANY_COPIES {
             // Who sends most takes longest.
@@ -254,7 +266,25 @@ impl<'a> Planner<'a> {
             evenly(&shape, self.dtype(value), self.tiles(), self.options.min_tile_bytes)
         } else {
             self.balanced(&shape, self.dtype(value))
+        };
+        if self.is_tight() { self.beside_others(home, wanted, value) } else { home }
+    }
+
+    /// What lies on a few tiles only, behind what others do, so that not all lie on the first tiles. What equal layers
+    /// use in the same way lies on the same tiles, since what brings it is the same code then.
+    fn beside_others(&mut self, mut home: Layout, wanted: Layout, value: ValueId) -> Layout {
+        let (tiles, end) = (self.tiles(), home.grid.end_tile() as u32);
+        if home.grid.base > 0 || end > tiles / 2 {
+            return home;
         }
+        let key = (self.shape(value), self.dtype(value), wanted);
+        let Small { begins, next_tile } = &mut self.found.small;
+        home.grid.base = *begins.entry(key).or_insert_with(|| {
+            let begin = if *next_tile + end <= tiles { *next_tile } else { 0 };
+            *next_tile = begin + end;
+            begin
+        });
+        home
     }
 
     /// Whether memory is what is short: what lies somewhere for good lies evenly, without copies.
@@ -425,20 +455,59 @@ impl<'a> Planner<'a> {
     }
 
     /// Each tile transposes its own block: what the operand's layout gives it, unless that would split words of
-    /// the result.
+    /// the result, or unless it gets other blocks first that spare reductions an exchange.
     fn transpose(&mut self, perm: &[usize], node: &Node) -> Method {
-        let source = without_copies(&self.settled(node.operands[0]), &self.shape(node.operands[0]));
-        let (shape, dtype) = (self.shape(node.results[0]), self.dtype(node.results[0]));
+        let (operand, value) = (node.operands[0], node.results[0]);
+        let source = without_copies(&self.settled(operand), &self.shape(operand));
+        let (shape, dtype) = (self.shape(value), self.dtype(value));
         let region: Region = perm.iter().map(|&dim| source.region[dim]).collect();
         let last = perm.len().saturating_sub(1);
-        let layout = match perm.iter().position(|&dim| dim == last) {
+        let own = match perm.iter().position(|&dim| dim == last) {
             Some(column) if column != last && splits_words(&region[last], dtype) => {
                 transposable(&shape, dtype, self.tiles(), self.options.min_tile_bytes, column)
             }
             _ => Layout { grid: source.grid, region },
         };
+        let layout = self.unsplit_for_reductions(operand, perm, value, &own).unwrap_or(own);
         self.set(node, layout);
         Method::Direct
+    }
+
+    /// A layout that keeps whole what is reduced next of a transposed value and its own layout splits; nothing if to
+    /// bring the operand there takes longer than what the reductions would have to gather and return, if far fewer
+    /// tiles would have work, or if words would be divided.
+    fn unsplit_for_reductions(
+        &mut self,
+        operand: ValueId,
+        perm: &[usize],
+        value: ValueId,
+        own: &Layout,
+    ) -> Option<Layout> {
+        let is_split = |&axis: &usize| own.region[axis].axis().is_some_and(|at| own.grid.axes[at].extent > 1);
+        let split: Vec<Vec<usize>> = self
+            .reduced_axes(value)
+            .into_iter()
+            .filter(|axes| axes.iter().any(is_split))
+            .map(<[usize]>::to_vec)
+            .collect();
+        let mut whole: Vec<usize> = split.iter().flatten().copied().collect();
+        whole.sort_unstable();
+        whole.dedup();
+        if whole.is_empty() || self.families.layout(value).is_some() {
+            return None;
+        }
+        let shape = self.shape(value);
+        let layout = self.balanced_except(&shape, self.dtype(value), &whole);
+        let largest = |layout: &Layout| Self::largest_lens(layout, &shape).iter().product::<u64>();
+        let source = untransposed(&layout, perm);
+        let splits =
+            |layout: &Layout| layout.region.last().is_some_and(|span| splits_words(span, self.dtype(value)));
+        if largest(&layout) >= 2 * largest(own) || splits(&layout) || splits(&source) {
+            return None;
+        }
+        let spared = 2 * split.len() as u64 * superstep_cycles(self.machine);
+        let brought = self.fetch_cycles(operand, &source);
+        (brought < spared).then_some(layout)
     }
 
     /// Each tile reduces its own block; where blocks split a reduced dimension, partial results are
@@ -464,6 +533,13 @@ impl<'a> Planner<'a> {
             self.settled(id);
         }
     }
+}
+
+/// Where the operand of a transposition lies if each tile transposes its own block of the result.
+pub(crate) fn untransposed(layout: &Layout, perm: &[usize]) -> Layout {
+    let mut region = layout.region.clone();
+    perm.iter().zip(&layout.region).for_each(|(&dim, span)| region[dim] = *span);
+    Layout { grid: layout.grid.clone(), region }
 }
 
 /// A copy of a whole tensor on each tile of a layout.

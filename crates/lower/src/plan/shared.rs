@@ -5,8 +5,9 @@
 use super::matmul::Operand;
 use super::{MatmulPlan, Planner, receive_cycles, superstep_cycles};
 use crate::layouts::normalize;
-use pando_graph::{Dot, Node, Op, ValueDef, ValueId};
+use pando_graph::{Dot, Node, NodeId, Op, ValueDef, ValueId};
 use pando_tile::Layout;
+use rustc_hash::FxHashMap;
 
 /// A product and its operand or result that is of a family, or is transposed from one.
 struct Use<'a> {
@@ -19,9 +20,26 @@ struct Use<'a> {
 }
 
 impl<'a> Planner<'a> {
+    /// The matrix products of which each family is an operand or the result, perhaps transposed, in order.
+    pub(super) fn products_of_families(&self) -> FxHashMap<ValueId, Vec<NodeId>> {
+        let mut products: FxHashMap<ValueId, Vec<NodeId>> = FxHashMap::default();
+        for (id, node) in self.func.nodes.iter().filter(|(_, node)| matches!(node.op, Op::Dot(_))) {
+            let operands = node.operands.iter().copied();
+            let sources = operands.clone().filter_map(|operand| Some(self.transposed_from(operand)?.0));
+            for value in operands.chain(sources).chain([node.results[0]]) {
+                let Some(family) = self.families.of(value) else { continue };
+                let known = products.entry(family).or_default();
+                if known.last() != Some(&id) {
+                    known.push(id);
+                }
+            }
+        }
+        products
+    }
+
     /// Decides the layout of the family of a value that is an operand of products.
-    pub(super) fn share_weights(&mut self, value: ValueId) {
-        let uses = self.uses_of(value);
+    pub(super) fn share_weights(&mut self, value: ValueId, products: &[NodeId]) {
+        let uses = self.uses_of(value, products);
         let reads = uses.iter().filter(|at| at.operand.is_some());
         let candidates: Vec<Layout> = reads.map(|at| self.favourite(at, value)).collect();
         let costs: Vec<u64> = candidates
@@ -35,24 +53,21 @@ impl<'a> Planner<'a> {
         self.families.decide(value, &candidates[best], &shape, tiles);
     }
 
-    fn uses_of(&self, value: ValueId) -> Vec<Use<'a>> {
+    fn uses_of(&self, value: ValueId, products: &[NodeId]) -> Vec<Use<'a>> {
         let func = self.func;
         let mut uses = Vec::new();
-        for node in func.nodes.values() {
-            match &node.op {
-                Op::Dot(dot) => {
-                    let places = node.operands.iter().enumerate().map(|(at, &operand)| (Some(at), operand));
-                    for (operand, used) in places.chain([(None, node.results[0])]) {
-                        if self.families.are_one(value, used) {
-                            uses.push(Use { dot, node, operand, perm: None });
-                        } else if let (Some(_), Some((source, perm))) = (operand, self.transposed_from(used))
-                            && self.families.are_one(value, source)
-                        {
-                            uses.push(Use { dot, node, operand, perm: Some(perm) });
-                        }
-                    }
+        for &product in products {
+            let node = &func.nodes[product];
+            let Op::Dot(dot) = &node.op else { continue };
+            let places = node.operands.iter().enumerate().map(|(at, &operand)| (Some(at), operand));
+            for (operand, used) in places.chain([(None, node.results[0])]) {
+                if self.families.are_one(value, used) {
+                    uses.push(Use { dot, node, operand, perm: None });
+                } else if let (Some(_), Some((source, perm))) = (operand, self.transposed_from(used))
+                    && self.families.are_one(value, source)
+                {
+                    uses.push(Use { dot, node, operand, perm: Some(perm) });
                 }
-                _ => continue,
             }
         }
         uses
