@@ -4,6 +4,7 @@
 
 use super::{Block, Gemm, LeftSide, Right, RightSide, Rooms, room, run_block};
 use crate::exec::Memory;
+use crate::kernel::gemm::prefetch;
 use crate::step::program::Runs;
 use crate::view::View;
 use smallvec::SmallVec;
@@ -38,6 +39,14 @@ impl Results<'_> {
         unsafe {
             run_block(gemm, block, sides, rooms, c, block.wide.1);
             self.finish(block, if gemm.integers { c.add(count) } else { c });
+        }
+    }
+
+    /// Asks for the memory of a block's results, some time before they are made.
+    pub fn prefetch(&self, block: &Block) {
+        for row in block.rows.0..block.rows.0 + block.rows.1 {
+            let address = self.address(block.batch, row, block.columns.0);
+            prefetch(address.cast_const(), block.columns.1 * self.gemm.output_bytes());
         }
     }
 
