@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::exec::Bytes;
+use crate::allocation::Bytes;
 use pando_base::{DType, Shape, Tensor};
 use pando_graph::{ConstData, ConstId, Module};
 use rustc_hash::FxHashMap;

@@ -7,79 +7,12 @@
 
 #![allow(unsafe_code)]
 
+use crate::allocation::Bytes;
 use crate::model::Arguments;
 use crate::plan::{Place, Plan};
 use crate::pool::Pool;
 use crate::view::{BufferId, View};
 use pando_base::{Id, Result};
-use std::alloc::Layout;
-use std::ptr::NonNull;
-
-/// A cache line: what the threads' own rooms are made of.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-pub struct Line([u8; 64]);
-
-impl Line {
-    pub const ZERO: Line = Line([0; 64]);
-}
-
-/// A cache line.
-const LINE: usize = 64;
-
-/// Less is spread over few pages anyway.
-#[cfg(target_os = "linux")]
-const LARGE: usize = 4 << 20;
-
-/// Large pages: strided reads, as of transposed matrices, otherwise wait for the address of every page.
-#[cfg(target_os = "linux")]
-fn ask_for_large_pages(allocation: NonNull<u8>, size: usize) {
-    const PAGE: usize = 4096;
-    if size < LARGE {
-        return;
-    }
-    let begin = allocation.as_ptr().wrapping_add(allocation.as_ptr().align_offset(PAGE));
-    // SAFETY: whole pages of our allocation; the advice changes no contents, and its refusal does no harm.
-    unsafe { libc::madvise(begin.cast(), size - PAGE, libc::MADV_HUGEPAGE) };
-}
-
-#[cfg(not(target_os = "linux"))]
-fn ask_for_large_pages(_allocation: NonNull<u8>, _size: usize) {}
-
-/// Zeroed bytes, aligned to a cache line. Pages that nobody writes take no memory.
-pub struct Bytes {
-    allocation: NonNull<u8>,
-    layout: Layout,
-}
-
-// SAFETY: owns its memory; who may write it is said where it is used.
-unsafe impl Send for Bytes {}
-// SAFETY: as above.
-unsafe impl Sync for Bytes {}
-
-impl Bytes {
-    pub fn new(bytes: usize) -> Bytes {
-        // The allocator has zeroed pages for this alignment; for that of a line it would write zeros.
-        let layout = Layout::from_size_align(bytes + LINE, 16).expect("a plan's size has been checked");
-        // SAFETY: the size is not zero.
-        let allocation = unsafe { std::alloc::alloc_zeroed(layout) };
-        let allocation = NonNull::new(allocation).unwrap_or_else(|| std::alloc::handle_alloc_error(layout));
-        ask_for_large_pages(allocation, layout.size());
-        Bytes { allocation, layout }
-    }
-
-    pub fn as_ptr(&self) -> *mut u8 {
-        let address = self.allocation.as_ptr();
-        address.wrapping_add(address.align_offset(LINE))
-    }
-}
-
-impl Drop for Bytes {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout, and nobody else frees it.
-        unsafe { std::alloc::dealloc(self.allocation.as_ptr(), self.layout) };
-    }
-}
 
 /// The memory of one run of a plan. Kept and used again; not shared by runs at the same time.
 pub struct Frame {

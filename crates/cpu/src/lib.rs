@@ -41,6 +41,7 @@
 //! unit for tiles is faster than vectors, for each number of parts ([`TileUnit::time_shares`]); without the unit
 //! ([`CompileOptions::tile_unit`]) bits are the same on all computers of a level.
 
+mod allocation;
 mod constants;
 mod errors;
 mod exec;

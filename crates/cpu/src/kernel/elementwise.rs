@@ -336,17 +336,48 @@ pub fn compare(isa: Isa, func: CompareFn, dtype: DType) -> Option<BinaryLoop> {
 }
 
 /// By the size of an element in bytes.
-pub fn select(size: usize) -> SelectLoop {
+pub fn select(isa: Isa, size: usize) -> SelectLoop {
     match size {
-        1 => select_loop::<u8>,
-        2 => select_loop::<u16>,
-        4 => select_loop::<u32>,
-        _ => select_loop::<u64>,
+        1 => select_at::<u8>(isa),
+        2 => select_at::<u16>(isa),
+        4 => select_at::<u32>(isa),
+        _ => select_at::<u64>(isa),
+    }
+}
+
+fn select_at<T: Copy>(isa: Isa) -> SelectLoop {
+    match isa {
+        Isa::Portable => select_loop::<T>,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => select_avx2::<T>,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => select_avx512::<T>,
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => select_loop::<T>,
     }
 }
 
 /// # Safety
+/// See [`SelectLoop`]; the processor has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn select_avx2<T: Copy>(c: *const u8, a: *const u8, b: *const u8, y: *mut u8, n: usize) {
+    // SAFETY: passed on.
+    unsafe { select_loop::<T>(c, a, b, y, n) }
+}
+
+/// # Safety
+/// See [`SelectLoop`]; the processor has AVX-512 F, BW, DQ and VL.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+unsafe fn select_avx512<T: Copy>(c: *const u8, a: *const u8, b: *const u8, y: *mut u8, n: usize) {
+    // SAFETY: passed on.
+    unsafe { select_loop::<T>(c, a, b, y, n) }
+}
+
+/// # Safety
 /// See [`SelectLoop`].
+#[inline(always)]
 unsafe fn select_loop<T: Copy>(c: *const u8, a: *const u8, b: *const u8, y: *mut u8, n: usize) {
     let (a, b, y) = (a.cast::<T>(), b.cast::<T>(), y.cast::<T>());
     for i in 0..n {

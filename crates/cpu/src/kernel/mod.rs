@@ -16,5 +16,6 @@ pub mod random;
 pub mod row_gradients;
 pub mod rows;
 pub mod smooth;
+mod softmax;
 pub mod waves;
 pub mod winograd;

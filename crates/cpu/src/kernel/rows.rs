@@ -1,13 +1,16 @@
 //! Functions of whole rows of f32: softmax and the norms, a few passes over a row that stays in the L1 cache.
-//! Sums have [`LANES`] partial sums at every level, so all levels give the same bits.
+//! Sums have [`LANES`] partial sums at every level, so all levels give the same bits; but of softmax (`softmax.rs`).
 //!
-//! The floor is the exponential (some 30 cycles per 16 elements on Zen 4) for softmax, L1 for the norms: a row
-//! of 768 takes some 150 cycles to read three times and write once. One division a row: a product with the
+//! The floor is L1 for the norms: a row of 768 takes some 150 cycles to read three times and write once. One division a row: a product with the
 //! reciprocal errs by one more ulp at most, and a division of 16 elements takes 18 cycles.
 
 #![allow(unsafe_code)]
 
+use super::lanes::Portable;
+#[cfg(target_arch = "x86_64")]
+use super::lanes::{Avx2, Avx512};
 use super::math;
+use super::softmax::softmax;
 use crate::isa::Isa;
 use crate::recognise::Composite;
 
@@ -37,17 +40,41 @@ macro_rules! levels {
     )* };
 }
 levels! {
-    softmax, softmax_avx2, softmax_avx512;
     log_softmax, log_softmax_avx2, log_softmax_avx512;
     layer_norm, layer_norm_avx2, layer_norm_avx512;
     rms_norm, rms_norm_avx2, rms_norm_avx512;
+}
+
+/// # Safety
+/// None: the level is everywhere.
+unsafe fn softmax_portable(x: &[f32], _: &[f32], _: &[f32], y: &mut [f32], _: f32) {
+    // SAFETY: as stated.
+    unsafe { softmax::<Portable>(x, y) }
+}
+
+/// # Safety
+/// The processor has AVX2 and FMA.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn softmax_avx2(x: &[f32], _: &[f32], _: &[f32], y: &mut [f32], _: f32) {
+    // SAFETY: as stated.
+    unsafe { softmax::<Avx2>(x, y) }
+}
+
+/// # Safety
+/// The processor has AVX-512 F, BW, DQ and VL.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+unsafe fn softmax_avx512(x: &[f32], _: &[f32], _: &[f32], y: &mut [f32], _: f32) {
+    // SAFETY: as stated.
+    unsafe { softmax::<Avx512>(x, y) }
 }
 
 #[cfg(target_arch = "x86_64")]
 pub fn row_loop(isa: Isa, composite: Composite) -> RowLoop {
     match (composite, isa) {
         (Composite::Activation(_), _) => unreachable!("activations are elementwise"),
-        (Composite::Softmax, Isa::Portable) => softmax,
+        (Composite::Softmax, Isa::Portable) => softmax_portable,
         (Composite::Softmax, Isa::Avx2) => softmax_avx2,
         (Composite::Softmax, Isa::Avx512) => softmax_avx512,
         (Composite::LogSoftmax, Isa::Portable) => log_softmax,
@@ -66,7 +93,7 @@ pub fn row_loop(isa: Isa, composite: Composite) -> RowLoop {
 pub fn row_loop(_isa: Isa, composite: Composite) -> RowLoop {
     match composite {
         Composite::Activation(_) => unreachable!("activations are elementwise"),
-        Composite::Softmax => softmax,
+        Composite::Softmax => softmax_portable,
         Composite::LogSoftmax => log_softmax,
         Composite::LayerNorm { .. } => layer_norm,
         Composite::RmsNorm { .. } => rms_norm,
@@ -101,7 +128,7 @@ pub fn total(mut lanes: [f32; LANES]) -> f32 {
 
 /// The largest element that is a number; negative infinity if none is.
 #[inline(always)]
-fn largest(x: &[f32]) -> f32 {
+pub fn largest(x: &[f32]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; LANES];
     let chunks = x.chunks_exact(LANES);
     let rest = chunks.remainder();
@@ -112,17 +139,6 @@ fn largest(x: &[f32]) -> f32 {
         }
     }
     lanes.iter().chain(rest).fold(f32::NEG_INFINITY, |a, &b| larger(a, b))
-}
-
-/// A NaN makes the total NaN, and with it all results; so does a row of infinities.
-#[inline(always)]
-fn softmax(x: &[f32], _: &[f32], _: &[f32], y: &mut [f32], _: f32) {
-    let most = largest(x);
-    for (y, &x) in y.iter_mut().zip(x) {
-        *y = math::exp(x - most);
-    }
-    let scale = 1.0 / sum(y, |y| y);
-    y.iter_mut().for_each(|y| *y *= scale);
 }
 
 #[inline(always)]

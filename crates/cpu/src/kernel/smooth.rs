@@ -14,7 +14,7 @@ use crate::isa::Isa;
 use std::f32::consts::{FRAC_1_SQRT_2, LOG2_E};
 
 /// A function of one element.
-trait Smooth {
+pub(super) trait Smooth {
     /// # Safety
     /// See [`Lanes`].
     unsafe fn lanes<L: Lanes>(x: L) -> L;

@@ -35,9 +35,10 @@ mod tables;
 mod together;
 mod unit_conv;
 
+use crate::allocation::{Bytes, Chunks};
 use crate::constants::{Constant, Panels};
 use crate::errors;
-use crate::exec::{Bytes, Frame, Memory, prepare};
+use crate::exec::{Frame, Memory, prepare};
 use crate::flat::{Flat, FlatNode, ValueIndex, Work};
 use crate::kernel::gemm::Word;
 use crate::options::CompileOptions;
@@ -141,13 +142,14 @@ struct Planner<'a> {
 /// Packed constants of all plans of a model: packed once.
 pub struct Packed {
     known: FxHashMap<PackedKey, Arc<Bytes>>,
+    memory: Chunks,
     /// Whether no other plan will follow.
     only_plan: bool,
 }
 
 impl Packed {
     pub fn new(only_plan: bool) -> Packed {
-        Packed { known: FxHashMap::default(), only_plan }
+        Packed { known: FxHashMap::default(), memory: Chunks::default(), only_plan }
     }
 }
 
@@ -275,7 +277,7 @@ impl Planner<'_> {
         };
         let known = self.shared.known.get(&key).cloned();
         let bytes = known.unwrap_or_else(|| {
-            let bytes = Arc::new(Bytes::new(elements * 4));
+            let bytes = Arc::new(self.shared.memory.take(elements * 4));
             let tensor = constant.tensor();
             let from = View { buffer: BufferId::default(), ..view.clone() };
             let pointers = [tensor.bytes().as_ptr().cast_mut()];

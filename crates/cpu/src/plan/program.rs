@@ -194,7 +194,10 @@ impl Builder<'_, '_> {
     }
 
     fn select(&mut self, node: &FlatNode, operands: &[Slot]) -> Slot {
-        let kernel = elementwise::select(register_bytes(self.planner.flat.values[node.results[0]].dtype));
+        let kernel = elementwise::select(
+            self.planner.options.isa,
+            register_bytes(self.planner.flat.values[node.results[0]].dtype),
+        );
         let y = self.register();
         self.instrs.push(Instr::Select(kernel, [operands[0], operands[1], operands[2]], y));
         y

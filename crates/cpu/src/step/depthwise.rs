@@ -7,7 +7,8 @@
 use super::Step;
 use super::program::Program;
 use super::windows::Windows;
-use crate::exec::{Line, Run};
+use crate::allocation::Line;
+use crate::exec::Run;
 use crate::isa::Isa;
 use crate::view::View;
 use smallvec::SmallVec;

@@ -22,7 +22,7 @@ pub use amx::{
     CHANNELS, Found, ImageLoop, ImageTile, bf16_tiles, block_words, byte_tiles, bytes_pay,
     found as tile_unit_found, image_loop, is_there as has_tile_unit, pays, time_share,
 };
-pub use pack::{Source, copy_few, copy_row, copy_rows, interleave, pack_a, pack_b, prefetch};
+pub use pack::{Source, copy_few, copy_row, copy_rows, interleave, pack_a, pack_b, pack_panels, prefetch};
 pub use pairs::{pack_pairs, pairs_room};
 pub use word_tiles::{window_tiles, word_tiles};
 #[cfg(target_arch = "x86_64")]

@@ -6,6 +6,7 @@
 
 #![allow(unsafe_code)]
 
+use super::Tiles;
 use crate::kernel::half;
 use pando_base::DType;
 
@@ -136,6 +137,18 @@ pub unsafe fn pack_b(from: Source, k: usize, columns: usize, width: usize, to: *
             std::slice::from_raw_parts_mut(to, k * width).fill(0.0);
         }
         interleave(from.transposed(), columns, k, width, to);
+    }
+}
+
+/// Packs B, `k` rows of `n` columns, in panels as f32.
+///
+/// # Safety
+/// The elements lie in memory; `to` has room for the panels, and is the caller's.
+pub unsafe fn pack_panels(from: Source, tiles: &Tiles, [k, n]: [usize; 2], to: *mut f32) {
+    for first in (0..n).step_by(tiles.columns) {
+        let columns = tiles.columns.min(n - first);
+        // SAFETY: columns of B and their panel.
+        unsafe { pack_b(from.at(0, first), k, columns, tiles.columns, to.add(first * k)) };
     }
 }
 

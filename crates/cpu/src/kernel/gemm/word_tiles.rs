@@ -1,7 +1,9 @@
 //! Tiles over words of fewer than 32 bits a step: pairs of bf16 (AVX-512 BF16), pairs of i16 and fours of bytes
 //! (AVX-512 VNNI; pairs of i16 with AVX2, too, which has no sum of fours that cannot saturate).
 //!
-//! The floor is the units: on Zen 4 pairs of bf16 give 208 GFLOP/s of a core where f32 gives 118.
+//! The floor is the units: on Zen 4 pairs of bf16 give 234.7 GFLOP/s of a core where f32 gives 117, both from registers
+//! only. The loop of a 14×32 tile gives 233 with panels in L2, 229 with panels from memory on large pages (220 on small
+//! ones). Products of BERT-base (128 rows) give 222 without their epilogues, 210 with them.
 
 #![allow(unsafe_code)]
 // Rows index registers: the loops over them are unrolled.

@@ -323,6 +323,11 @@ mod x86 {
             // SAFETY: so many elements lie there, the room has 8 words more.
             unsafe {
                 let mut x = _mm512_maskz_loadu_ps(mask(k - at), from.add(at));
+                if parts == 1 {
+                    let halves: __m256i = std::mem::transmute(_mm512_cvtneps_pbh(x));
+                    _mm256_storeu_si256(to.add(at / 2).cast(), halves);
+                    continue;
+                }
                 let magnitude = _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fff_ffff));
                 let above = _mm512_sub_epi32(magnitude, _mm512_set1_epi32(low));
                 wild |= _mm512_mask_cmpgt_epu32_mask(

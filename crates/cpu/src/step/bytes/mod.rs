@@ -13,7 +13,8 @@ pub mod stage;
 
 use super::Step;
 use super::conv::Area;
-use crate::exec::{Line, Memory, Run};
+use crate::allocation::Line;
+use crate::exec::{Memory, Run};
 use crate::kernel::bytes::{Depthwise, Finish, HALF_PANEL, Output, PANEL, Residual, Tile, Tiles};
 use crate::kernel::gemm::{RowSplit, split_rows};
 use pack::Pack;

@@ -22,7 +22,8 @@ pub mod winograd;
 
 use super::Step;
 use super::program::Program;
-use crate::exec::{Line, Memory, Run};
+use crate::allocation::Line;
+use crate::exec::{Memory, Run};
 use crate::kernel::conv::{Tap, Tile, TileLoop, Tiles};
 use crate::kernel::finish::Finish;
 use crate::kernel::gemm::split_rows;

@@ -16,7 +16,8 @@
 use super::finish::FinishSpec;
 use super::pack::Weights;
 use super::stage::Stage;
-use crate::exec::{Line, Memory, Run};
+use crate::allocation::Line;
+use crate::exec::{Memory, Run};
 use crate::kernel::conv::{self, Tap};
 use crate::kernel::finish::{Finish, PassLoop};
 use crate::kernel::gemm::{

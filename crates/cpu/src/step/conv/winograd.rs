@@ -15,7 +15,8 @@
 use super::TASK_BYTES;
 use super::finish::FinishSpec;
 use super::pack::Weights;
-use crate::exec::{Line, Memory, Run};
+use crate::allocation::Line;
+use crate::exec::{Memory, Run};
 use crate::kernel::conv::{Tap, Tile, Tiles};
 use crate::kernel::finish::Finish;
 use crate::kernel::gemm::split_rows;

@@ -5,7 +5,7 @@ use super::{Gemm, Right};
 use crate::kernel::gemm::{RowSplit, split_rows};
 
 /// Panels of a block: its part of B (768 × 192 f32 with AVX-512, 576 KiB) stays in L2.
-const PANELS: usize = 6;
+pub(super) const PANELS: usize = 6;
 /// Rows of a block where B is packed already, so that a block of results stays in L2 too.
 const ROWS: usize = 252;
 /// As these, on a unit for tiles (see `unit.rs`).

@@ -5,12 +5,9 @@
 use super::{Block, Gemm, LeftSide, Right, RightSide, Rooms, room, run_block};
 use crate::exec::Memory;
 use crate::kernel::gemm::prefetch;
-use crate::step::program::{Access, Program};
+use crate::step::program::Runs;
 use crate::view::View;
 use smallvec::SmallVec;
-
-/// Rows between asking for memory and using it: some 500 ns.
-const PREFETCH_ROWS: usize = 4;
 
 /// Where the results of a product go.
 pub struct Results<'a> {
@@ -42,6 +39,14 @@ impl Results<'_> {
         unsafe {
             run_block(gemm, block, sides, rooms, c, block.wide.1);
             self.finish(block, if gemm.integers { c.add(count) } else { c });
+        }
+    }
+
+    /// Asks for the memory of a block's results, some time before they are made.
+    pub fn prefetch(&self, block: &Block) {
+        for row in block.rows.0..block.rows.0 + block.rows.1 {
+            let address = self.address(block.batch, row, block.columns.0);
+            prefetch(address.cast_const(), block.columns.1 * self.gemm.output_bytes());
         }
     }
 
@@ -77,36 +82,25 @@ impl Results<'_> {
         };
         let mut inputs: SmallVec<[*const u8; 8]> = SmallVec::from_elem(c.cast::<u8>().cast_const(), 1);
         inputs.extend(self.extras.iter().map(|view| self.memory.address(view).cast_const()));
+        let begin = (block.batch * gemm.m + block.rows.0) * gemm.n + block.columns.0;
+        inputs[0] = c.cast::<u8>().wrapping_sub(begin * 4);
+        let output = self.address(block.batch, block.rows.0, block.columns.0);
+        let output = output.wrapping_sub(begin * epilogue.output_bytes);
         // Rows that follow each other in the output are one run.
         let whole = columns == gemm.n && gemm.target.is_none();
-        let (runs, length) = if whole { (1, rows * columns) } else { (rows, columns) };
-        for run in 0..runs {
-            let row = block.rows.0 + run;
-            self.prefetch(epilogue, &inputs, block, run + PREFETCH_ROWS);
-            let begin = (block.batch * gemm.m + row) * gemm.n + block.columns.0;
-            inputs[0] = c.cast::<u8>().wrapping_add(run * length * 4).wrapping_sub(begin * 4);
-            let output = self.address(block.batch, row, block.columns.0);
-            let output = output.wrapping_sub(begin * epilogue.output_bytes);
-            // SAFETY: the program was made for these inputs; position `begin` of the first input and of the
-            // output is the run's first element. Positions are this task's alone.
-            unsafe { epilogue.run(&inputs, output, begin, length) };
-        }
-    }
-
-    /// Asks for the memory that the epilogue will use for a row of the block: rows are far apart and too
-    /// short for the processor to see a pattern (a residual of 802,816 elements took 0.9 ms longer).
-    fn prefetch(&self, epilogue: &Program, inputs: &[*const u8], block: &Block, row: usize) {
-        if row >= block.rows.1 || block.columns.1 == self.gemm.n {
-            return;
-        }
-        let begin = (block.batch * self.gemm.m + block.rows.0 + row) * self.gemm.n + block.columns.0;
-        for (input, &address) in epilogue.inputs.iter().zip(inputs).skip(1) {
-            if matches!(input.access, Access::Dense) {
-                prefetch(address.wrapping_add(begin * input.size_bytes), block.columns.1 * input.size_bytes);
-            }
-        }
-        let output = self.address(block.batch, block.rows.0 + row, block.columns.0);
-        prefetch(output.cast_const(), block.columns.1 * epilogue.output_bytes);
+        let (count, length) = if whole { (1, rows * columns) } else { (rows, columns) };
+        let row = gemm.target.as_ref().map_or(gemm.n as isize, |target| target.row);
+        let runs = Runs {
+            begin,
+            length,
+            count,
+            distance: gemm.n,
+            input_shift: (length as isize - gemm.n as isize) * 4,
+            output_shift: (row - gemm.n as isize) * epilogue.output_bytes as isize,
+        };
+        // SAFETY: the program was made for these inputs; position `begin` of the first input and of the
+        // output is the first run's first element. Positions are this task's alone.
+        unsafe { epilogue.run_all(&inputs, output, &runs) };
     }
 
     /// # Safety

@@ -18,6 +18,7 @@ mod unit;
 pub use blocks::Block;
 pub use finish::Results;
 pub use product::{LeftSide, RightSide, Rooms, room, run_block, with_rooms};
+use product::{copied_distance, copy_left};
 
 use super::Step;
 use super::program::Program;
@@ -83,14 +84,14 @@ impl Gemm {
         split_rows(self.m, self.tiles.rows)
     }
 
-    /// Scratch: padded planes; elements.
+    /// Scratch: padded planes, or a copy of the left side; elements.
     pub fn scratch_elements(&self) -> usize {
         match &self.right {
             // A panel may be read up to its end behind the last window.
             Right::Windows(Windows { planes: Some(planes), .. }) => {
                 planes.channels * planes.channel_size() + 64
             }
-            _ => 0,
+            _ => copied_distance(self).map_or(0, |distance| self.m * distance),
         }
     }
 
@@ -144,6 +145,12 @@ pub fn run(gemm: &Gemm, step: &Step, run: &mut Run) {
         planes = memory.address(to).cast::<f32>();
     }
     let planes = Shared(planes);
+    let copied = copied_distance(gemm).zip(step.scratch.as_ref());
+    let copied = copied.map(|(distance, to)| (Shared(memory.address(to).cast()), distance));
+    if let Some((to, distance)) = copied {
+        // SAFETY: the left side is the operand; the scratch was made for its copy.
+        unsafe { copy_left(gemm, memory, &step.inputs[0], to, distance, run.pool) };
+    }
     let blocks = Blocks::of(gemm, run.pool.threads());
     let results = Results { gemm, memory, output: &step.outputs[0], extras: &step.inputs[2..] };
     let (rows, columns) = (blocks.row_blocks.tiles, blocks.column_blocks);
@@ -151,7 +158,10 @@ pub fn run(gemm: &Gemm, step: &Step, run: &mut Run) {
         // Neighbouring tasks share columns: the right side is in the cache already.
         let (rest, row) = (index / rows, index % rows);
         let block = blocks.block(gemm, rest / columns, row, rest % columns);
-        let left = LeftSide::of(gemm, memory, &step.inputs[0], block.batch);
+        let left = match copied {
+            Some((rows, distance)) => LeftSide::Copied(rows.address(), distance),
+            None => LeftSide::of(gemm, memory, &step.inputs[0], block.batch),
+        };
         let right = RightSide::of(gemm, memory, &step.inputs[1], block.batch, planes.address());
         // SAFETY: the sides are the operands; each task has results of its own.
         with_rooms(|rooms| unsafe { results.make(&block, (&left, &right), rooms) });

@@ -4,11 +4,14 @@
 
 #![allow(unsafe_code)]
 
-use super::{Block, Gemm, Left, Right};
-use crate::exec::{Line, Memory};
+use super::blocks::PANELS;
+use super::{Block, Gemm, Left, Right, Shared};
+use crate::allocation::Line;
+use crate::exec::Memory;
 use crate::kernel::gemm::{
     Source, Tile, Word, copy_few, copy_row, copy_rows, copy_words, pack_a, pack_b, prefetch,
 };
+use crate::pool::Pool;
 use crate::step::windows::Windows;
 use crate::view::View;
 use pando_base::DType;
@@ -25,6 +28,11 @@ const TOGETHER: usize = 8;
 /// Steps between asking for memory and copying it.
 const PREFETCH_STEPS: usize = 6;
 
+/// Words that [`copy_words`] may fill behind a row.
+const SPARE_WORDS: usize = 8;
+/// Words of a cache line.
+const LINE_WORDS: usize = 16;
+
 /// Memory of a thread.
 type Lines = Vec<Line>;
 
@@ -39,7 +47,7 @@ pub struct Rooms {
     /// Of attention.
     pub scores: Lines,
     pub weights: Lines,
-    /// Of attention's right sides as words.
+    /// Of attention's right sides, packed.
     pub sides: [Lines; 2],
     /// Of rows and panels that become f32 again.
     pub plain: Lines,
@@ -66,6 +74,8 @@ pub enum LeftSide {
     /// Tiles as `[k][height]`, one after the other.
     Packed(*const f32),
     Strided(Source),
+    /// Rows of words so far apart: see [`copy_left`].
+    Copied(*const f32, usize),
 }
 
 /// Where the right side of one matrix of the batch is.
@@ -107,6 +117,35 @@ impl<'a> RightSide<'a> {
             }
         }
     }
+}
+
+/// Words between the rows of a left side that is copied before the blocks are made, because each of several blocks of
+/// columns would copy it anew; `None` if the tiles read it where it lies, or read it once. An odd number of cache
+/// lines: rows do not share their sets.
+pub fn copied_distance(gemm: &Gemm) -> Option<usize> {
+    let Left::Strided(matrix) = &gemm.left else { return None };
+    let as_words = match (gemm.tiles.word, matrix.dtype) {
+        (Word::F32, _) | (Word::Bf16, DType::BF16) | (Word::I8, DType::U8) => false,
+        (Word::Bf16 | Word::I16 | Word::I8, _) => true,
+    };
+    let again = gemm.batch == 1 && gemm.n > PANELS * gemm.tiles.columns && gemm.tiles.granule == 1;
+    let lines = (gemm.tiles.words(gemm.k) + SPARE_WORDS).div_ceil(LINE_WORDS);
+    (as_words && again).then_some((lines | 1) * LINE_WORDS)
+}
+
+/// Copies a left side as words, by tiles of rows.
+///
+/// # Safety
+/// The side lies in memory; `to` has room for its rows, `distance` apart, and is the caller's alone.
+pub unsafe fn copy_left(gemm: &Gemm, memory: Memory, view: &View, to: Shared, distance: usize, pool: &Pool) {
+    let split = gemm.split();
+    pool.run(split.tiles, &|tile| {
+        let LeftSide::Strided(source) = LeftSide::of(gemm, memory, view, 0) else { return };
+        let (row, height) = (split.begin(tile), split.height(tile));
+        let to = to.address().wrapping_add(row * distance);
+        // SAFETY: rows of the side; tasks write disjoint rows, each with room behind it.
+        unsafe { copy_words(source.at(row, 0), gemm.tiles, height, gemm.k, to, distance) };
+    });
 }
 
 /// # Safety
@@ -229,6 +268,10 @@ unsafe fn rows(
     let source = match left {
         LeftSide::Packed(address) => {
             return (address.wrapping_add(row * gemm.k + begin * height), 1, height as isize);
+        }
+        &LeftSide::Copied(address, distance) => {
+            let before = row * distance + begin / gemm.tiles.word.steps();
+            return (address.wrapping_add(before), distance as isize, 1);
         }
         // SAFETY: the tile lies in the operand.
         LeftSide::Strided(source) => unsafe { source.at(row, begin) },
