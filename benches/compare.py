@@ -296,6 +296,14 @@ def arguments() -> argparse.Namespace:
     return args
 
 
+def import_engines() -> None:
+    """Says once what no process of an engine could do without."""
+    done = subprocess.run([sys.executable, "-c", f"import {REFERENCE}, pando"], stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        reason = done.stderr.strip().splitlines()[-1]
+        sys.exit(f"{sys.executable} cannot import the engines ({reason}); benches/run makes and installs what they need")
+
+
 def main() -> None:
     args = arguments()
     patterns = args.models or ["*"]
@@ -306,6 +314,7 @@ def main() -> None:
     if args.list:
         print("\n".join(names))
         return
+    import_engines()
     if args.check:
         sys.exit(0 if check_all(names, args) else 1)
     # All of them first: making a model would disturb the measuring of another.

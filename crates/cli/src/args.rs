@@ -1,6 +1,8 @@
 //! The arguments of every command.
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::error::{Error, ErrorKind};
+use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 #[derive(Parser)]
@@ -8,6 +10,20 @@ use std::path::PathBuf;
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Args {
+    /// As [`Parser::try_parse_from`], where also what options mean together is checked.
+    pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Args, Error> {
+        let read = Args::try_parse_from(args)?;
+        match &read.command {
+            Command::Run(run) => match run.conflict() {
+                Some(problem) => Err(Args::command().error(ErrorKind::ArgumentConflict, problem)),
+                None => Ok(read),
+            },
+            _ => Ok(read),
+        }
+    }
 }
 
 #[derive(Subcommand)]
@@ -100,9 +116,9 @@ pub struct RunArgs {
     /// Threads to use; all cores by default
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub threads: Option<u64>,
-    /// How precisely f32 products are computed, at least
-    #[arg(long, value_enum, default_value_t = MatmulPrecision::Highest)]
-    pub matmul_precision: MatmulPrecision,
+    /// How precisely f32 products are computed, at least; highest by default
+    #[arg(long, value_enum)]
+    pub matmul_precision: Option<MatmulPrecision>,
     /// Instructions to use: portable, avx2 or avx512; the best of this processor by default
     #[arg(long, value_name = "LEVEL")]
     pub isa: Option<String>,
@@ -127,6 +143,45 @@ pub struct RunArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+impl RunArgs {
+    pub fn is_tile_program(&self) -> bool {
+        self.model.model.extension().is_some_and(|extension| extension == "tile")
+    }
+
+    /// What is wrong with options that mean nothing together.
+    fn conflict(&self) -> Option<String> {
+        let file = self.model.model.display();
+        let instead = match (self.is_tile_program(), self.reference, &self.system) {
+            (true, true, _) => {
+                return Some(format!("--reference: {file} is a tile program, which runs tile by tile"));
+            }
+            (true, _, Some(_)) => {
+                return Some(format!(
+                    "--system: the tile program {file} is for one system already; leave it out"
+                ));
+            }
+            (false, true, Some(_)) => {
+                return Some("--reference and --system name two ways to compute; choose one".into());
+            }
+            (true, false, None) => format!("the tile program {file} is computed tile by tile"),
+            (false, true, None) => "--reference computes with the evaluator".into(),
+            (false, false, Some(_)) => "--system computes tile by tile".into(),
+            (false, false, None) => return None,
+        };
+        let of_the_engine = [
+            ("--isa", self.isa.is_some()),
+            ("--no-amx", self.no_amx),
+            ("--matmul-precision", self.matmul_precision.is_some()),
+            ("--profile-cpu", self.profile_cpu),
+            ("--trace", self.trace.is_some()),
+            // The evaluator has one.
+            ("--threads", self.reference && self.threads.is_some()),
+        ];
+        let (option, _) = of_the_engine.into_iter().find(|&(_, is_given)| is_given)?;
+        Some(format!("{option} is for the engine for this computer, but {instead}; leave one of them out"))
+    }
 }
 
 #[derive(Clone, ClapArgs)]

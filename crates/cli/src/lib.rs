@@ -11,14 +11,13 @@ mod output;
 mod progress;
 
 use args::{Args, Command, SystemCommand, ZooCommand};
-use clap::Parser;
 use pando_base::Result;
 use std::ffi::OsString;
 
 /// Runs a command; `args` begin with the program's name. The exit status: 0 success, 1 the user's problem,
 /// 2 wrong usage.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
-    let args = match Args::try_parse_from(args) {
+    let args = match Args::read(args) {
         Ok(args) => args,
         Err(error) => {
             // A closed pipe is no reason to complain.

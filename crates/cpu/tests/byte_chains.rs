@@ -1,4 +1,4 @@
-//! Goal: convolutions and products between dequantising and quantising give what the evaluator gives, however they are
+//! Goal: convolutions (of images and of lines) and products between dequantising and quantising give what the evaluator gives, however they are
 //! taken together. Method: random chains with scales that are powers of two, where every f32 operation is exact and so
 //! every bit must be the same, halves included; and single products with any scales, where a step is allowed where the
 //! value lies in the middle. PANDO_SEEDS sets how many.
@@ -91,9 +91,18 @@ impl Chain {
         let (low, high) = if dtype == DType::U8 { (0.0, 255.0) } else { (-128.0, 127.0) };
         let scales = self.spread(&[scale], 0, &sizes);
         let scaled = self.b.div(value, scales).unwrap();
-        let rounded = self.b.unary(UnaryFn::Round, scaled).unwrap();
         let zeros = self.spread(&[zero], 0, &sizes);
-        let moved = self.b.add(rounded, zeros).unwrap();
+        // As the standard rounds, and as ONNX Runtime's own operators do.
+        let moved = match self.draw.below(3) {
+            0 => {
+                let moved = self.b.add(scaled, zeros).unwrap();
+                self.b.unary(UnaryFn::Round, moved).unwrap()
+            }
+            _ => {
+                let rounded = self.b.unary(UnaryFn::Round, scaled).unwrap();
+                self.b.add(rounded, zeros).unwrap()
+            }
+        };
         let above = self.b.binary_scalar(BinaryFn::Max, moved, low).unwrap();
         let inside = self.b.binary_scalar(BinaryFn::Min, above, high).unwrap();
         Codes { value: self.b.convert(inside, dtype).unwrap(), sizes, dtype, zero, scale }
@@ -136,10 +145,11 @@ impl Chain {
         };
         let outputs =
             groups * if groups == channels { 1 + self.draw.below(2) } else { 1 + self.draw.below(40) };
-        let window = [1 + self.draw.below(3), 1 + self.draw.below(3)];
+        let spatial = x.sizes.len() - 2;
+        let window: Vec<u64> = (0..spatial).map(|_| 1 + self.draw.below(3)).collect();
         let real = self.dequantised(x);
-        let w = self.weights(&[outputs, channels / groups, window[0], window[1]], 0);
-        let mut conv = Conv { groups, ..Conv::plain(2) };
+        let w = self.weights(&[&[outputs, channels / groups], &window[..]].concat(), 0);
+        let mut conv = Conv { groups, ..Conv::plain(spatial) };
         for (axis, size) in window.into_iter().enumerate() {
             conv.strides[axis] = 1 + self.draw.below(2);
             conv.kernel_dilation[axis] = 1 + self.draw.below(2);
@@ -176,12 +186,13 @@ impl Chain {
     }
 
     fn largest(&mut self, x: &Codes) -> Codes {
+        let rank = x.sizes.len();
         let window = ReduceWindow {
             func: ReduceFn::Max,
-            window: vec![1, 1, 2, 3],
-            strides: vec![1, 1, 2, 1],
-            padding: vec![(0, 0), (0, 0), (1, 1), (1, 1)],
-            dilation: vec![1; 4],
+            window: vec![1, 1, 2, 3][..rank].to_vec(),
+            strides: vec![1, 1, 2, 1][..rank].to_vec(),
+            padding: vec![(0, 0), (0, 0), (1, 1), (1, 1)][..rank].to_vec(),
+            dilation: vec![1; rank],
         };
         let real = self.dequantised(x);
         let value = self.b.reduce_window(real, window).unwrap();
@@ -196,7 +207,11 @@ fn program(seed: u64, exact: bool) -> (Module, Vec<Tensor>) {
     let images = draw.below(3) > 0;
     let sizes = match images {
         true => {
-            vec![1 + draw.below(2), draw.one(&[1, 3, 4, 8, 17, 36]), 1 + draw.below(9), 1 + draw.below(20)]
+            let mut sizes = vec![1 + draw.below(2), draw.one(&[1, 3, 4, 8, 17, 36])];
+            // Lines have one spatial axis.
+            sizes
+                .extend([1 + draw.below(9), 1 + draw.below(20)].into_iter().skip(draw.below(3) as usize / 2));
+            sizes
         }
         false => vec![1 + draw.below(3), 1 + draw.below(20), 1 + draw.below(90)],
     };
@@ -216,7 +231,7 @@ fn program(seed: u64, exact: bool) -> (Module, Vec<Tensor>) {
                 1 if images && before.sizes.iter().zip(&x.sizes).all(|(a, b)| a == b) => {
                     chain.added(&before, &x)
                 }
-                2 if images && x.sizes[2] > 2 && x.sizes[3] > 2 => chain.largest(&x),
+                2 if images && x.sizes[2..].iter().all(|&size| size > 2) => chain.largest(&x),
                 _ => x,
             };
         }

@@ -159,7 +159,9 @@ def matmul_nbits(d, op):
 
 
 def scale(d, low=0.01, high=0.1):
-    return np.array(d.rng.uniform(low, high), np.float32)
+    """Of powers of two many values lie in the middle of two codes: which of them is taken is part of the operator."""
+    drawn = d.rng.uniform(low, high)
+    return np.array(2.0 ** round(np.log2(drawn)) if d.chance(0.5) else drawn, np.float32)
 
 
 def codes(d, shape, dtype=np.uint8):
@@ -171,7 +173,7 @@ def codes(d, shape, dtype=np.uint8):
 def qlinear_binary(d, op):
     shape, dtype = d.shape(1, 3), d.pick(np.uint8, np.int8)
     inputs = [*codes(d, shape, dtype), *codes(d, d.broadcastable(shape), dtype), scale(d, 0.1, 0.3), np.array(d.int(0, 100), dtype)]
-    return Case(op, inputs, atol=1.01)
+    return Case(op, inputs)
 
 
 @fused("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax")
@@ -179,7 +181,7 @@ def qlinear_unary(d, op):
     shape, dtype = d.shape(1, 3), np.uint8
     attributes = {"QLinearLeakyRelu": {"alpha": 0.25}, "QLinearSoftmax": {"axis": -1, "opset": 13}}.get(op, {})
     result = [scale(d, 0.1, 0.2), np.array(9, dtype)] if op == "QLinearLeakyRelu" else [np.array(1 / 256, np.float32), np.array(0, dtype)]
-    return Case(op, [*codes(d, shape, dtype), *result], attributes, weights=(1, 2, 3, 4), atol=1.01)
+    return Case(op, [*codes(d, shape, dtype), *result], attributes, weights=(1, 2, 3, 4))
 
 
 @fused("QLinearAveragePool", "QLinearGlobalAveragePool")
@@ -191,7 +193,7 @@ def qlinear_pool(d, op):
     if op == "QLinearAveragePool":
         attributes |= {"kernel_shape": kernel, "count_include_pad": d.int(0, 1), **windows(d, spatial, kernel)}
         attributes.pop("dilations", None)
-    return Case(op, [*x, scale(d), np.array(d.int(0, 100), np.uint8)], attributes, atol=1.01)
+    return Case(op, [*x, scale(d), np.array(d.int(0, 100), np.uint8)], attributes)
 
 
 @fused("QLinearConcat")
@@ -205,7 +207,7 @@ def qlinear_concat(d, op):
         parts += codes(d, own)
     positions = tuple(range(len(parts) + 2))
     weights = tuple(p for p in positions if p < 2 or p % 3 != 2)
-    return Case(op, [scale(d), np.array(d.int(0, 100), np.uint8), *parts], {"axis": axis}, weights=weights, atol=1.01)
+    return Case(op, [scale(d), np.array(d.int(0, 100), np.uint8), *parts], {"axis": axis}, weights=weights)
 
 
 @fused("DynamicQuantizeMatMul")
@@ -246,13 +248,13 @@ def qgemm(d, op):
     inputs = [*codes(d, [k, m] if ta else [m, k]), *codes(d, [n, k] if tb else [k, n])]
     if d.chance(0.4):
         inputs[4:] = [d.floats([n], 0.01, 0.1), d.ints([n], 0, 9, inputs[3].dtype.type)]
-    inputs.append(d.ints([n], -50, 50, np.int32) if d.chance(0.5) else None)
+    inputs.append(d.ints([n], -5000, 5000, np.int32) if d.chance(0.5) else None)
     if d.chance(0.5):
-        inputs += [scale(d, 0.3, 0.6), np.array(d.int(0, 100), np.uint8)]
+        inputs += [scale(d, 0.03, 0.6), np.array(d.int(0, 100), np.uint8)]
     elif inputs[-1] is None:
         inputs.pop()
     attributes = {"transA": ta, "transB": tb, "alpha": d.pick(1.0, 0.5)}
-    return Case(op, inputs, attributes, atol=1.01 if len(inputs) > 7 else 1e-3, rtol=1e-3)
+    return Case(op, inputs, attributes)
 
 
 @fused("QuantizeLinear", "DequantizeLinear")
@@ -260,3 +262,24 @@ def quantize(d, op):
     shape = d.shape(1, 3)
     x = d.floats(shape) if op == "QuantizeLinear" else quantised(d, shape, np.uint8)
     return Case(op, [x, scale(d), np.array(d.int(0, 100), np.uint8)])
+
+
+@fused("QAttention")
+def qattention(d, op):
+    batch, length, heads, size = d.int(1, 2), d.int(1, 4), d.int(1, 3), d.pick(4, 8)
+    hidden, kind = heads * size, d.pick(np.uint8, np.int8)
+    mask = [d.ints([batch], 1, length, np.int32)] if d.chance(0.5) else [None]
+    zeros = [np.array(d.int(0, 255), np.uint8), np.array(d.int(0, 100), kind)]
+    inputs = [quantised(d, [batch, length, hidden], np.uint8), quantised(d, [hidden, 3 * hidden], kind), d.floats([3 * hidden])]
+    inputs += [scale(d, 0.001, 0.02), scale(d, 0.001, 0.02), *mask, *zeros]
+    return Case(op, inputs, {"num_heads": heads, "unidirectional": d.int(0, 1)}, weights=(1, 2), rtol=1e-3, atol=1e-4)
+
+
+@fused("QEmbedLayerNormalization")
+def qembed_layer_normalization(d, op):
+    batch, length, words, hidden = d.int(1, 2), d.int(1, 5), d.int(2, 9), d.int(2, 9)
+    ids = [d.ints([batch, length], 0, words - 1, np.int32), d.ints([batch, length], 0, 1, np.int32)]
+    tables = [quantised(d, shape, np.uint8) for shape in ([words, hidden], [length, hidden], [2, hidden], [hidden], [hidden])]
+    zeros = [np.array(d.int(0, 255), np.uint8) for _ in tables]
+    inputs = [*ids, *tables, d.bools([batch, length]).astype(np.int32), *(scale(d) for _ in tables), *zeros]
+    return Case(op, inputs, {"epsilon": 1e-3}, 2, weights=tuple(range(2, 7)), rtol=1e-3, atol=1e-4)

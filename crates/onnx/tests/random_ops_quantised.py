@@ -61,13 +61,14 @@ def conv(d, op):
     net, dtype = Network(d), d.pick(np.uint8, np.int8)
     groups = d.pick(1, 1, 4)
     inputs, outputs = groups * d.int(1, 5), groups * d.int(1, 20)
-    kernel, spatial = [d.int(1, 3), d.int(1, 3)], [d.int(4, 9), d.int(4, 9)]
+    rank = d.pick(1, 2, 2)
+    kernel, spatial = [d.int(1, 3) for _ in range(rank)], [d.int(4, 9) for _ in range(rank)]
     codes = net.input(quantised(d, [d.int(1, 2), inputs, *spatial], dtype), weight=False)
     real = net.real(codes, dtype)
     operands = [real, net.weight([outputs, inputs // groups, *kernel], 0)]
     if d.chance(0.5):
         operands.append(net.input(d.floats([outputs])))
-    attributes = {"group": groups, "strides": [d.int(1, 2), d.int(1, 2)], "pads": [d.int(0, 1) for _ in range(4)]}
+    attributes = {"group": groups, "strides": [d.int(1, 2) for _ in kernel], "pads": [d.int(0, 1) for _ in range(2 * rank)]}
     net.quantised(net.activation(net.add("Conv", operands, **attributes)), 0.02, 0.1, "y0")
     return net.case(op, 1.01)
 

@@ -73,7 +73,11 @@ struct Done {
 }
 
 pub fn run(args: &RunArgs) -> Result<()> {
-    let threads = args.threads.map_or_else(rayon::current_num_threads, |threads| threads as usize);
+    let threads = match args.threads {
+        Some(threads) => threads as usize,
+        None if args.reference => 1,
+        None => rayon::current_num_threads(),
+    };
     let progress = Progress::new();
     progress.pass("reading the model");
     let done = load_and(&args.model, &args.given, None, native_options(args, threads)?, |mut model, _| {
@@ -118,12 +122,7 @@ fn measured(
     if !args.profile_cpu && args.trace.is_none() {
         return Ok(None);
     }
-    let Some(measure) = &job.measure else {
-        return Err(Error::new(
-            "--profile-cpu and --trace measure the engine for this computer, on a model; \
-             leave out --system and --reference",
-        ));
-    };
+    let measure = job.measure.as_ref().expect("arguments have been checked: the engine computes");
     let mut runs = Vec::new();
     for iteration in 1..=args.iterations {
         progress.pass(&format!("measuring, {iteration} of {}", args.iterations));
@@ -143,18 +142,12 @@ fn job<'a>(
     threads: usize,
 ) -> Result<Job<'a>> {
     match (model, machine) {
-        (Model::Graph(_), Some(_)) if args.reference => {
-            Err(Error::new("--reference and --system name two ways to compute; choose one"))
-        }
         (Model::Graph(model), Some(machine)) => simulated_job(model, &machine),
         (Model::Graph(model), None) => match args.reference {
             true => Ok(reference_job(model)),
             false => native_job(model, args, threads),
         },
-        (Model::Tile(program), None) if !args.reference => tile_job(program),
-        (Model::Tile(_), _) => {
-            Err(Error::new("a tile program always runs tile by tile; leave out --system and --reference"))
-        }
+        (Model::Tile(program), _) => tile_job(program),
     }
 }
 
@@ -178,9 +171,9 @@ fn graph_job<'a>(
 
 fn native_options(args: &RunArgs, threads: usize) -> Result<CompileOptions> {
     let matmul_precision = match args.matmul_precision {
-        MatmulPrecision::Highest => pando_cpu::MatmulPrecision::Highest,
-        MatmulPrecision::High => pando_cpu::MatmulPrecision::High,
-        MatmulPrecision::Medium => pando_cpu::MatmulPrecision::Medium,
+        None | Some(MatmulPrecision::Highest) => pando_cpu::MatmulPrecision::Highest,
+        Some(MatmulPrecision::High) => pando_cpu::MatmulPrecision::High,
+        Some(MatmulPrecision::Medium) => pando_cpu::MatmulPrecision::Medium,
     };
     CompileOptions { threads, matmul_precision, ..CompileOptions::default() }
         .with_instructions(args.isa.as_deref(), !args.no_amx)
@@ -318,7 +311,8 @@ impl Report {
             let [min, max, mean] = [summary.min, summary.max, summary.mean].map(short);
             let _ = writeln!(text, "{name:<width$} {ty:<20} {min:>14} {max:>14} {mean:>14}");
         }
-        let what = if args.system.is_some() { "simulated on this computer in" } else { "latency" };
+        let simulated = args.system.is_some() || args.is_tile_program();
+        let what = if simulated { "simulated on this computer in" } else { "latency" };
         let [median, p10, p90] = [0.5, 0.1, 0.9].map(|q| self.quantile(q));
         let _ =
             writeln!(text, "\n{what} {median:.3} ms (p10 {p10:.3}, p90 {p90:.3}), {} threads", self.threads);

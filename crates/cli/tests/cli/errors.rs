@@ -165,7 +165,6 @@ fn what_cannot_be_done_yet_is_said() {
     expect(&pando(&["profile", "tests/ops/program_names.graph", "--system", "mk2"]), 1, &["N"]);
     let proportion = ["profile", model, "--system", "mk2", "--available-memory-proportion", "7"];
     expect(&pando(&proportion), 2, &["between 0 and 1"]);
-    expect(&pando(&["run", model, "--system", "mk2", "--reference"]), 1, &["choose one"]);
 }
 
 /// Named dimensions are set by `--dim` and `--micro-batch`.
@@ -194,6 +193,45 @@ fn wrong_usage_is_status_2() {
     ] {
         assert_eq!(pando(arguments).status, 2, "{arguments:?}");
     }
+}
+
+/// What is for the engine for this computer is not silently left out where something else computes.
+#[test]
+fn options_that_mean_nothing_together_are_refused() {
+    let (graph, tile) = ("models/mlp-small.graph", "tests/tile/matvec-10000x1000.tile");
+    let of_the_engine = [
+        &["--isa", "avx2"][..],
+        &["--no-amx"],
+        &["--matmul-precision", "highest"],
+        &["--profile-cpu"],
+        &["--trace", "t.json"],
+    ];
+    for (way, said) in [
+        (&[graph, "--reference"][..], "--reference computes"),
+        (&[graph, "--system", "tiny4"], "--system computes"),
+        (&[tile], "tile by tile"),
+    ] {
+        for option in of_the_engine {
+            let run = pando(&[&["run"], way, option].concat());
+            expect(&run, 2, &[option[0], "engine for this computer", said]);
+        }
+    }
+    expect(&pando(&["run", graph, "--reference", "--threads", "2"]), 2, &["--threads", "--reference"]);
+    expect(&pando(&["run", graph, "--system", "mk2", "--reference"]), 2, &["choose one"]);
+    expect(&pando(&["run", tile, "--reference"]), 2, &[tile, "--reference"]);
+    expect(&pando(&["run", tile, "--system", "tiny4"]), 2, &[tile, "--system"]);
+}
+
+/// What has a meaning there is done: the evaluator and tiles can be run often, tiles by several threads.
+#[test]
+fn options_that_mean_something_are_kept() {
+    let graph = "models/mlp-small.graph";
+    let reference = json(&pando(&["run", graph, "--reference", "--iterations", "2", "--json"]));
+    assert_eq!(reference["threads"], 1);
+    let tiles =
+        json(&pando(&["run", graph, "--system", "tiny4", "--threads", "2", "--iterations", "2", "--json"]));
+    assert_eq!(tiles["threads"], 2);
+    assert!(tiles.get("isa").is_none() && reference.get("matmul_precision").is_none());
 }
 
 /// Programs without a meaning are refused by every command, with the place.

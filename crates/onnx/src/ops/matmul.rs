@@ -53,12 +53,7 @@ fn same_size(c: &mut Ctx, x: ValueId, x_axis: usize, y: ValueId, y_axis: usize) 
 /// `alpha · op(A) · op(B) + beta · C`
 pub(super) fn gemm(c: &mut Ctx) -> Result<ValueId> {
     let (x, y) = (c.x(0)?, c.x(1)?);
-    c.need_rank(x, 2..=2)?;
-    c.need_rank(y, 2..=2)?;
-    let contract = vec![(usize::from(!c.flag("transA", false)), usize::from(c.flag("transB", false)))];
-    // The transposed left side comes out in the right order: its free axis is the other one.
-    let y = same_size(c, x, contract[0].0, y, contract[0].1)?;
-    let mut result = c.b.dot(x, y, Dot { batch: vec![], contract, dtype: None })?;
+    let mut result = matrix_product(c, x, y)?;
     let (alpha, beta) = (c.float("alpha", 1.0), c.float("beta", 1.0));
     if alpha != 1.0 {
         result = scaled(c, result, alpha)?;
@@ -70,6 +65,16 @@ pub(super) fn gemm(c: &mut Ctx) -> Result<ValueId> {
     let dims = c.dims(result);
     let bias = c.expand(bias, &dims)?;
     c.b.add(result, bias)
+}
+
+/// `op(x) · op(y)` of two matrices, transposed as Gemm's attributes say.
+pub(super) fn matrix_product(c: &mut Ctx, x: ValueId, y: ValueId) -> Result<ValueId> {
+    c.need_rank(x, 2..=2)?;
+    c.need_rank(y, 2..=2)?;
+    let contract = vec![(usize::from(!c.flag("transA", false)), usize::from(c.flag("transB", false)))];
+    // The transposed left side comes out in the right order: its free axis is the other one.
+    let y = same_size(c, x, contract[0].0, y, contract[0].1)?;
+    c.b.dot(x, y, Dot { batch: vec![], contract, dtype: None })
 }
 
 /// com.microsoft: with an activation.

@@ -46,11 +46,26 @@ pub(super) fn skip_simplified_layer_normalization(c: &mut Ctx) -> Result<Vec<Val
 
 /// The sum of word, position and segment embeddings, normalised.
 pub(super) fn embed_layer_normalization(c: &mut Ctx) -> Result<Vec<Value>> {
-    let (ids, words, places) = (c.x(0)?, c.x(2)?, c.x(3)?);
+    let (places, norm) = (c.opt(8)?, (c.x(5)?, c.opt(6)?));
+    embed_layer_norm_of(c, places, norm, |c, table, ids| {
+        let table = c.x(table)?;
+        c.b.gather(table, ids, 0)
+    })
+}
+
+/// With ids of places (counted if there are none), the norm's scale and bias, and what looks up rows of the table at an
+/// input.
+pub(super) fn embed_layer_norm_of(
+    c: &mut Ctx,
+    places: Option<ValueId>,
+    (scale, bias): (ValueId, Option<ValueId>),
+    rows: impl Fn(&mut Ctx, usize, ValueId) -> Result<ValueId>,
+) -> Result<Vec<Value>> {
+    let (ids, words) = (c.x(0)?, c.x(2)?);
     c.need_rank(ids, 2..=2)?;
     c.need_rank(words, 2..=2)?;
-    let mut sum = c.b.gather(words, ids, 0)?;
-    let place_ids = match c.opt(8)? {
+    let mut sum = rows(c, 2, ids)?;
+    let place_ids = match places {
         Some(ids) => ids,
         None => {
             let length = c.dims(ids)[1].clone();
@@ -58,13 +73,13 @@ pub(super) fn embed_layer_normalization(c: &mut Ctx) -> Result<Vec<Value>> {
             c.unsqueeze(counts, &[0])?
         }
     };
-    let places = c.b.gather(places, place_ids, 0)?;
+    let places = rows(c, 3, place_ids)?;
     sum = c.plus(sum, places)?;
-    if let (Some(ids), Some(segments)) = (c.opt(1)?, c.opt(4)?) {
-        let segments = c.b.gather(segments, ids, 0)?;
+    if let (Some(ids), Some(_)) = (c.opt(1)?, c.opt(4)?) {
+        let segments = rows(c, 4, ids)?;
         sum = c.plus(sum, segments)?;
     }
-    let (scale, bias, epsilon) = (c.x(5)?, c.opt(6)?, c.float("epsilon", 1e-12));
+    let epsilon = c.float("epsilon", 1e-12);
     let mut results = layer_norm_with(c, sum, Some(scale), bias, 2, epsilon)?;
     results.truncate(1);
     let counts = match c.opt(7)? {
@@ -152,11 +167,17 @@ fn masked_attention(c: &mut Ctx, [q, k, v]: [ValueId; 3], mask_input: usize) -> 
 /// One projection for queries, keys and values.
 pub(super) fn attention(c: &mut Ctx) -> Result<Vec<Value>> {
     let (x, weights) = (c.x(0)?, c.x(1)?);
-    let heads = heads_attribute(c, "num_heads")?;
     let mut all = super::matmul::product(c, x, weights, None)?;
     if let Some(bias) = c.opt(2)? {
         all = c.plus(all, bias)?;
     }
+    attention_of(c, all)
+}
+
+/// Of queries, keys and values in one.
+pub(super) fn attention_of(c: &mut Ctx, all: ValueId) -> Result<Vec<Value>> {
+    c.need_rank(all, 3..=3)?;
+    let heads = heads_attribute(c, "num_heads")?;
     let total = c.size(all, 2)?;
     let sizes = c.ints("qkv_hidden_sizes").unwrap_or_else(|| vec![total as i64 / 3; 3]);
     let mut begin = 0;

@@ -1,14 +1,14 @@
 //! Quantised operators of `com.microsoft`: the plain operator in f32 between dequantising and quantising, or exact
-//! integer sums that are scaled. Where ONNX Runtime rounds between, results may differ by one step.
+//! integer sums that are scaled. Which rounding comes where is as in ONNX Runtime, whose operators they are.
 
-use super::conv::along;
-use super::quant::{dynamic_quantize_linear, matmul_integer, quantised};
-use super::{activation, layout, matmul, pool};
+use super::conv::centred;
+use super::quant::{cut, dynamic_quantize_linear, matmul_integer, quantised};
+use super::{activation, layout, matmul, microsoft, pool};
 use crate::ctx::Ctx;
 use crate::elem::Elem;
 use crate::errors;
 use crate::import::Value;
-use pando_base::{BinaryFn, DType, Result};
+use pando_base::{BinaryFn, DType, Result, UnaryFn};
 use pando_graph::{Dims, ValueId};
 
 /// A scale or zero point in f32, a scalar if it is one number.
@@ -27,21 +27,15 @@ fn required(c: &mut Ctx, position: usize) -> Result<ValueId> {
 
 /// `(x - zero) · scale`; operands stand one after the other.
 fn real(c: &mut Ctx, x: usize) -> Result<ValueId> {
-    real_along(c, x, None)
+    let codes = c.x(x)?;
+    real_of(c, codes, [x + 1, x + 2])
 }
 
-/// As [`real`], numbers that are several being those of an axis.
-fn real_along(c: &mut Ctx, x: usize, axis: Option<usize>) -> Result<ValueId> {
-    let codes = c.x(x)?;
+/// With the scale and zero point at these places.
+fn real_of(c: &mut Ctx, codes: ValueId, [scale, zero]: [usize; 2]) -> Result<ValueId> {
     let mut value = c.b.convert(codes, DType::F32)?;
-    let spread = |c: &mut Ctx, numbers: ValueId| match axis {
-        Some(_) => along(c, numbers, codes, axis),
-        None => Ok(numbers),
-    };
-    let scale = required(c, x + 1)?;
-    let scale = spread(c, scale)?;
-    if let Some(zero) = number(c, x + 2)? {
-        let zero = spread(c, zero)?;
+    let scale = required(c, scale)?;
+    if let Some(zero) = number(c, zero)? {
         value = c.minus(value, zero)?;
     }
     c.times(value, scale)
@@ -55,10 +49,21 @@ fn codes(c: &mut Ctx, value: ValueId, scale: usize, to: Elem) -> Result<Vec<Valu
     Ok(vec![Value::typed(result, to)])
 }
 
+/// As [`codes`], but rounded with the zero point added: halves go to even codes.
+fn codes_rounded_last(c: &mut Ctx, value: ValueId, scale: usize, to: Elem) -> Result<Vec<Value>> {
+    let (scale, zero) = (required(c, scale)?, number(c, scale + 1)?);
+    let mut scaled = c.over(value, scale)?;
+    if let Some(zero) = zero {
+        scaled = c.plus(scaled, zero)?;
+    }
+    let whole = c.un(UnaryFn::Round, scaled)?;
+    Ok(vec![Value::typed(cut(c, whole, to)?, to)])
+}
+
 fn between(c: &mut Ctx, func: BinaryFn) -> Result<Vec<Value>> {
     let (x, y, to) = (real(c, 0)?, real(c, 3)?, c.elem(0)?);
     let result = c.bin(func, x, y)?;
-    codes(c, result, 6, to)
+    codes_rounded_last(c, result, 6, to)
 }
 
 pub(super) fn qlinear_add(c: &mut Ctx) -> Result<Vec<Value>> {
@@ -71,12 +76,18 @@ pub(super) fn qlinear_mul(c: &mut Ctx) -> Result<Vec<Value>> {
 
 /// An operator of one operand: codes, scale and zero point, then those of the result.
 fn of_one(c: &mut Ctx, plain: impl FnOnce(&mut Ctx) -> Result<ValueId>) -> Result<Vec<Value>> {
-    let (x, to) = (real(c, 0)?, c.elem(0)?);
-    let value = Value::tensor(c.b, x);
-    let codes_input = c.inputs[0].replace(value);
-    let result = plain(c)?;
-    c.inputs[0] = codes_input;
+    let (result, to) = (of_real(c, plain)?, c.elem(0)?);
     codes(c, result, 3, to)
+}
+
+/// An operator on what the codes of input 0 stand for.
+fn of_real(c: &mut Ctx, plain: impl FnOnce(&mut Ctx) -> Result<ValueId>) -> Result<ValueId> {
+    let x = real(c, 0)?;
+    let value = Value::tensor(c.b, x);
+    let codes = c.inputs[0].replace(value);
+    let result = plain(c)?;
+    c.inputs[0] = codes;
+    Ok(result)
 }
 
 pub(super) fn qlinear_sigmoid(c: &mut Ctx) -> Result<Vec<Value>> {
@@ -94,7 +105,8 @@ pub(super) fn qlinear_softmax(c: &mut Ctx) -> Result<Vec<Value>> {
 }
 
 pub(super) fn qlinear_average_pool(c: &mut Ctx) -> Result<Vec<Value>> {
-    of_one(c, |c| channels_last(c, pool::average_pool))
+    let (result, to) = (of_real(c, |c| channels_last(c, pool::average_pool))?, c.elem(0)?);
+    codes_rounded_last(c, result, 3, to)
 }
 
 pub(super) fn qlinear_global_average_pool(c: &mut Ctx) -> Result<Vec<Value>> {
@@ -175,29 +187,53 @@ pub(super) fn dynamic_quantize_matmul(c: &mut Ctx) -> Result<ValueId> {
     scaled_sums(c, sums, [x_scale.id, scale], bias)
 }
 
-/// `A, scale, zero, B, scale, zero, C, scale of the result, zero of the result`; C counts in the product of both
-/// scales. Without the last two the result is in f32.
+/// Attention whose projection is of codes: `x, weights, bias, scale of x, scale of the weights, mask, zero of x, zero of
+/// the weights, past`.
+pub(super) fn qattention(c: &mut Ctx) -> Result<Vec<Value>> {
+    let (scales, bias) = ([required(c, 3)?, required(c, 4)?], c.opt(2)?);
+    let given = std::mem::take(&mut c.inputs);
+    let pick = |places: &[usize]| places.iter().map(|&at| given.get(at).cloned().flatten()).collect();
+    c.inputs = pick(&[0, 1, 6, 7]);
+    let sums = matmul_integer(c)?;
+    let projected = scaled_sums(c, sums, scales, bias)?;
+    // Where those of Attention are.
+    c.inputs = pick(&[0, 1, 2, 5, 8]);
+    microsoft::attention_of(c, projected)
+}
+
+/// `ids of words, of segments, tables of words, places and segments, scale and bias of the norm, mask`, then the scales of
+/// the five, then their zero points.
+pub(super) fn qembed_layer_normalization(c: &mut Ctx) -> Result<Vec<Value>> {
+    let numbers = |table: usize| [6 + table, 11 + table];
+    let (gamma, beta) = (c.x(5)?, c.x(6)?);
+    let norm = (real_of(c, gamma, numbers(5))?, Some(real_of(c, beta, numbers(6))?));
+    microsoft::embed_layer_norm_of(c, None, norm, |c, table, ids| {
+        let (codes, numbers) = (c.x(table)?, numbers(table));
+        let rows = c.b.gather(codes, ids, 0)?;
+        real_of(c, rows, numbers)
+    })
+}
+
+/// `A, scale, zero, B, scale, zero, C, scale of the result, zero of the result`; C is added to the integer sums. Without
+/// the last two the result is in f32.
 pub(super) fn qgemm(c: &mut Ctx) -> Result<Vec<Value>> {
     // Numbers of the right side count per column of the result.
     let columns = usize::from(!c.flag("transB", false));
-    let (x, y, alpha) = (real(c, 0)?, real_along(c, 3, Some(columns))?, c.float("alpha", 1.0));
-    let (x_scale, y_scale) = (required(c, 1)?, required(c, 4)?);
-    let bias = match c.opt(6)? {
-        Some(bias) => {
-            let unit = c.times(x_scale, y_scale)?;
-            let bias = c.b.convert(bias, DType::F32)?;
-            let bias = c.times(bias, unit)?;
-            Some(c.times_n(bias, alpha)?)
-        }
-        None => None,
-    };
-    let (to, inputs) = (c.elem(0)?, c.inputs.clone());
-    let tensors = [Some(x), Some(y), bias].map(|id| id.map(|id| Value::tensor(c.b, id)));
-    c.inputs = tensors.to_vec();
-    let result = matmul::gemm(c)?;
-    c.inputs = inputs;
-    match c.opt(7)? {
-        Some(_) => codes(c, result, 7, to),
-        None => Ok(vec![Value::tensor(c.b, result)]),
+    let (x, y) = (centred(c, 0, 2, None)?, centred(c, 3, 5, Some(columns))?);
+    let mut sums = matmul::matrix_product(c, x, y)?;
+    if let Some(bias) = c.opt(6)? {
+        sums = c.plus(sums, bias)?;
     }
+    let (x_scale, y_scale) = (required(c, 1)?, required(c, 4)?);
+    let x_scale = c.times_n(x_scale, c.float("alpha", 1.0))?;
+    let factor = c.times(x_scale, y_scale)?;
+    let sums = c.b.convert(sums, DType::F32)?;
+    let Some(result_scale) = number(c, 7)? else {
+        let result = c.times(sums, factor)?;
+        return Ok(vec![Value::tensor(c.b, result)]);
+    };
+    let factor = c.over(factor, result_scale)?;
+    let scaled = c.times(sums, factor)?;
+    let (zero, to) = (number(c, 8)?, c.elem(0)?);
+    Ok(vec![Value::typed(quantised(c, scaled, zero, to)?, to)])
 }

@@ -285,6 +285,8 @@ const MICROSOFT: &[(&str, Rule)] = &[
     ("MatMulNBits", One(microsoft::matmul_nbits)),
     ("MultiHeadAttention", Many(microsoft::multi_head_attention)),
     ("NhwcMaxPool", One(microsoft_quant::nhwc_max_pool)),
+    ("QAttention", Many(microsoft_quant::qattention)),
+    ("QEmbedLayerNormalization", Many(microsoft_quant::qembed_layer_normalization)),
     ("QGemm", Many(microsoft_quant::qgemm)),
     ("QLinearAdd", Many(microsoft_quant::qlinear_add)),
     ("QLinearAveragePool", Many(microsoft_quant::qlinear_average_pool)),

@@ -33,15 +33,20 @@ fn spread(c: &mut Ctx, value: ValueId, x: ValueId) -> Result<ValueId> {
 
 /// Rounded to the nearest, ties to even, moved by the zero point, and cut to the type's range.
 pub(super) fn quantised(c: &mut Ctx, scaled: ValueId, zero: Option<ValueId>, to: Elem) -> Result<ValueId> {
-    let (Some((low, high)), Some(dtype)) = (to.int_range(), to.dtype()) else {
-        return Err(errors::unsupported_elem(to));
-    };
     let scaled = c.b.convert(scaled, DType::F32)?;
     let mut whole = c.un(UnaryFn::Round, scaled)?;
     if let Some(zero) = zero {
         let zero = c.b.convert(zero, DType::F32)?;
         whole = c.plus(whole, zero)?;
     }
+    cut(c, whole, to)
+}
+
+/// Whole numbers cut to the type's range.
+pub(super) fn cut(c: &mut Ctx, whole: ValueId, to: Elem) -> Result<ValueId> {
+    let (Some((low, high)), Some(dtype)) = (to.int_range(), to.dtype()) else {
+        return Err(errors::unsupported_elem(to));
+    };
     let above = c.max_n(whole, low as f64)?;
     let inside = c.min_n(above, high as f64)?;
     c.b.convert(inside, dtype)

@@ -120,10 +120,12 @@ fn quantised(known: &Known, codes: ValueIndex) -> Option<Product> {
     let (links, base) = before(known, quantised.before, false, LENGTH)?;
     let (low, high) = range_of(known.dtype(codes))?;
     let mut product = apply(base, links)?;
-    product.bound(BinaryFn::Max, low - quantised.zero);
-    product.bound(BinaryFn::Min, high - quantised.zero);
+    let (moved, zero) = if quantised.rounds_last { (quantised.zero, 0.0) } else { (0.0, quantised.zero) };
+    product.moved(moved);
+    product.bound(BinaryFn::Max, low - zero);
+    product.bound(BinaryFn::Min, high - zero);
     // Signed codes are held as unsigned ones, 128 more.
-    product.output = Output::U8((quantised.zero - low) as u8);
+    product.output = Output::U8((zero - low) as u8);
     Some(product)
 }
 
@@ -166,7 +168,8 @@ fn chain(known: &Known, value: ValueIndex, added: bool, length: usize) -> Option
     if let Some(real) = known.real(value).filter(|_| added) {
         let quantised = known.quantised(real.codes).filter(|_| known.is_private(value, real.codes))?;
         let ((zero, scale), (low, high)) = (real.uniform()?, range_of(known.dtype(real.codes))?);
-        let same = zero == quantised.zero;
+        // Where it is rounded matters to what it stands for.
+        let same = zero == quantised.zero && (zero == 0.0 || !quantised.rounds_last);
         let (mut links, base) = before(known, quantised.before, true, length).filter(|_| same)?;
         links.push(Link::Requantised { low: low - zero, high: high - zero, scale });
         return Some((links, base));
@@ -294,6 +297,19 @@ impl Product {
         (*low, *high) = (by(*low, bound), by(*high, bound));
     }
 
+    /// All of it, its bounds too.
+    fn moved(&mut self, by: f32) {
+        match &mut self.residual {
+            Some((Residual { shift, low, high, .. }, _)) => {
+                [shift, low, high].into_iter().for_each(|part| *part += by);
+            }
+            None => {
+                let bounds = [&mut self.low, &mut self.high];
+                self.shift.iter_mut().chain(bounds).for_each(|part| *part += by);
+            }
+        }
+    }
+
     /// Rounded to the codes of a tensor of its own, which stand for reals.
     fn requantised(&mut self, low: f32, high: f32, scale: f32) {
         self.bound(BinaryFn::Max, low);
@@ -345,7 +361,8 @@ fn is_of_images(known: &Known, conv: &Conv, operands: &[ValueIndex]) -> bool {
     const MOST: usize = 1 << 20;
     let [from, window] = [known.sizes(operands[0]), known.sizes(operands[1])];
     let padding = || conv.padding.iter().flat_map(|pair| [pair.0, pair.1]);
-    from.len() == 4
+    // Lines are images of height 1.
+    matches!(from.len(), 3 | 4)
         && conv.input_dilation.iter().all(|&step| step == 1)
         && padding().all(|edge| edge.unsigned_abs() <= MOST as u64)
         && conv.strides.iter().chain(&conv.kernel_dilation).all(|&step| step <= MOST as u64)

@@ -53,6 +53,8 @@ impl Real {
 pub struct Quantised {
     pub before: ValueIndex,
     pub zero: f32,
+    /// The zero point is added before it is rounded: halves go to even codes, not to even distances from it.
+    pub rounds_last: bool,
 }
 
 pub struct Known<'a> {
@@ -211,12 +213,17 @@ impl Known<'_> {
         let value = self.converted(codes).filter(|&value| self.dtype(value) == DType::F32)?;
         let value = bound(value, BinaryFn::Min, high)?;
         let value = bound(value, BinaryFn::Max, low)?;
-        let (rounded, zero) = match self.binary(value, BinaryFn::Add) {
-            Some([rounded, zero]) => (rounded, self.numbers(zero)?.uniform()?),
-            None => (value, 0.0),
+        let is_zero = |zero: &f32| zero.fract() == 0.0 && (low..=high).contains(zero);
+        let moved = |value: ValueIndex| {
+            let [before, zero] = self.binary(value, BinaryFn::Add)?;
+            Some((before, self.numbers(zero)?.uniform().filter(is_zero)?))
         };
-        let before = self.unary(rounded, UnaryFn::Round)?;
-        (zero.fract() == 0.0 && (low..=high).contains(&zero)).then_some(Quantised { before, zero })
+        if let Some(last) = self.unary(value, UnaryFn::Round) {
+            let (before, zero) = moved(last).unwrap_or((last, 0.0));
+            return Some(Quantised { before, zero, rounds_last: true });
+        }
+        let (rounded, zero) = moved(value)?;
+        Some(Quantised { before: self.unary(rounded, UnaryFn::Round)?, zero, rounds_last: false })
     }
 
     /// Bytes and the number that is taken from them in i32: a value, if it is not zero.

@@ -1,4 +1,4 @@
-//! Where channels come last. Products of bytes make images so; elementwise ops, windows, padding, slices, concatenations
+//! Where channels come last, of images and of lines (one spatial axis). Products of bytes make images so; elementwise ops, windows, padding, slices, concatenations
 //! and reductions of whole images go on with them, and to everything after this pass they are tensors like any other.
 //! Other users get the plain form, transposed once.
 //!
@@ -17,9 +17,15 @@ use pando_graph::{Op, Pad, ReduceWindow, Slice};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// From plain axes, and back.
-const TO_LAST: [usize; 4] = [0, 2, 3, 1];
-const TO_PLAIN: [usize; 4] = [0, 3, 1, 2];
+/// From plain axes, channels second.
+fn to_last(rank: usize) -> Sizes {
+    [0].into_iter().chain(2..rank).chain([1]).collect()
+}
+
+/// And back: also the place of each plain axis.
+fn to_plain(rank: usize) -> Sizes {
+    [0, rank - 1].into_iter().chain(1..rank - 1).collect()
+}
 
 pub fn channels_last(flat: Flat, mut products: FxHashMap<usize, Product>) -> Flat {
     let count = flat.values.len();
@@ -73,7 +79,7 @@ struct Layout {
 }
 
 fn last_sizes(sizes: &[usize]) -> Sizes {
-    TO_LAST.iter().map(|&axis| sizes[axis]).collect()
+    to_last(sizes.len()).iter().map(|&axis| sizes[axis]).collect()
 }
 
 impl Layout {
@@ -117,8 +123,9 @@ impl Layout {
     }
 
     /// The axes in another order; where only ones move, that is another name for the same.
-    fn permuted(&mut self, x: ValueIndex, perm: [usize; 4]) -> ValueIndex {
+    fn permuted(&mut self, x: ValueIndex, perm: impl FnOnce(usize) -> Sizes) -> ValueIndex {
         let from = self.sizes(x);
+        let perm = perm(from.len());
         let to: Sizes = perm.iter().map(|&axis| from[axis]).collect();
         let moving = perm.iter().filter(|&&axis| from[axis] != 1);
         if moving.is_sorted() {
@@ -158,7 +165,7 @@ impl Layout {
             return known;
         }
         let made = match (self.last[value], self.codes[value]) {
-            (Some(last), _) => self.permuted(last, TO_PLAIN),
+            (Some(last), _) => self.permuted(last, to_plain),
             (None, Some(codes)) => self.moved(codes, -128.0, DType::I8),
             (None, None) => {
                 let codes = self.codes(value);
@@ -179,7 +186,7 @@ impl Layout {
             (None, Some((source, axes))) => self.spread_last(value, source, &axes),
             (None, None) => {
                 let plain = self.plain(value);
-                self.permuted(plain, TO_LAST)
+                self.permuted(plain, to_last)
             }
         };
         self.last[value] = Some(made);
@@ -189,7 +196,8 @@ impl Layout {
     /// A broadcast along the axes as they lie now.
     fn spread_last(&mut self, value: ValueIndex, source: ValueIndex, axes: &[usize]) -> ValueIndex {
         let sizes = last_sizes(&self.old[value].sizes);
-        let mut moved: Vec<(usize, usize)> = axes.iter().map(|&axis| TO_PLAIN[axis]).zip(0..).collect();
+        let place = to_plain(sizes.len());
+        let mut moved: Vec<(usize, usize)> = axes.iter().map(|&axis| place[axis]).zip(0..).collect();
         moved.sort_unstable();
         let (axes, perm): (Vec<usize>, Vec<usize>) = moved.into_iter().unzip();
         let mut x = self.plain(source);
@@ -210,7 +218,7 @@ impl Layout {
             return known;
         }
         let made = match (self.last_codes[value], self.plain[value]) {
-            (Some(codes), _) => self.permuted(codes, TO_PLAIN),
+            (Some(codes), _) => self.permuted(codes, to_plain),
             (None, Some(plain)) => self.moved(plain, 128.0, DType::U8),
             (None, None) => {
                 let plain = self.plain(value);
@@ -232,7 +240,7 @@ impl Layout {
             Some(last) => self.moved(last, 128.0, DType::U8),
             None => {
                 let codes = self.codes(value);
-                self.permuted(codes, TO_LAST)
+                self.permuted(codes, to_last)
             }
         };
         self.last_codes[value] = Some(made);
@@ -278,9 +286,14 @@ impl Layout {
             self.last[result] = Some(self.real(codes));
             return true;
         }
-        let image = |value: &ValueIndex| self.old[*value].sizes.len() == 4;
-        let images = node.operands.iter().all(image) && image(&result);
         let first = node.operands[0];
+        let lines = |value: &ValueIndex| {
+            node.operands
+                .iter()
+                .find(|&&operand| lies(&operand))
+                .is_some_and(|&operand| self.old[*value].sizes.len() == self.old[operand].sizes.len())
+        };
+        let images = node.operands.iter().all(lines) && lines(&result);
         match &node.work {
             Work::Composite(composite @ Composite::Activation(_)) if images => {
                 self.all_last(node, Work::Composite(*composite));
@@ -288,7 +301,8 @@ impl Layout {
             Work::Op(Op::Bitcast(_)) => return false,
             Work::Op(op) if images && op.is_elementwise() => self.all_last(node, Work::Op(op.clone())),
             Work::Op(Op::Concat { axis }) if images => {
-                self.picked(node, Op::Concat { axis: TO_PLAIN[*axis] });
+                let place = to_plain(self.old[result].sizes.len());
+                self.picked(node, Op::Concat { axis: place[*axis] });
             }
             Work::Op(Op::ReduceWindow(window)) => self.picked(node, Op::ReduceWindow(window_last(window))),
             Work::Op(Op::Slice(slice)) => self.picked(node, Op::Slice(slice_last(slice))),
@@ -296,9 +310,9 @@ impl Layout {
                 let operands = vec![self.last(first), self.plain(node.operands[1])];
                 self.made_last(result, Work::Op(Op::Pad(pad_last(pad))), operands);
             }
-            Work::Op(Op::Reduce { func, axes }) if matches!(axes.as_slice(), [2, 3] | [3, 2]) => {
+            Work::Op(Op::Reduce { func, axes }) if is_spatial(axes, self.old[first].sizes.len()) => {
                 let x = self.last(first);
-                let op = Op::Reduce { func: *func, axes: vec![1, 2] };
+                let op = Op::Reduce { func: *func, axes: (1..axes.len() + 1).collect() };
                 let FlatType { dtype, sizes } = self.old[result].clone();
                 self.plain[result] = Some(self.push(Work::Op(op), vec![x], dtype, &sizes));
             }
@@ -378,7 +392,7 @@ impl Layout {
             }
         };
         if base.conv.is_some() {
-            return codes;
+            return self.reshape(codes, &image(sizes));
         }
         let (inputs, outputs) = (sizes[base.weight_axis], sizes[1 - base.weight_axis]);
         let rows = match base.weight_axis {
@@ -425,16 +439,32 @@ fn byte_conv(product: &Product, x: &[usize], w: &[usize], to: &[usize]) -> ByteC
         (made.from[3], made.to[3]) = (rows, rows);
         return made;
     };
-    (made.from, made.to) = ([x[0], x[1], x[2], x[3]], [to[0], to[1], to[2], to[3]]);
-    (made.window, made.groups) = ([w[2], w[3]], conv.groups as usize);
-    (made.strides, made.dilation) =
-        ([conv.strides[0], conv.strides[1]], [conv.kernel_dilation[0], conv.kernel_dilation[1]]);
-    made.padding = [conv.padding[0], conv.padding[1]];
+    (made.from, made.to) = (image(x), image(to));
+    let [_, _, height, width] = image(w);
+    (made.window, made.groups) = ([height, width], conv.groups as usize);
+    // The axes of an image that a line has.
+    let axes = 2 - conv.strides.len()..;
+    made.strides[axes.clone()].copy_from_slice(&conv.strides);
+    made.dilation[axes.clone()].copy_from_slice(&conv.kernel_dilation);
+    made.padding[axes].copy_from_slice(&conv.padding);
     made
 }
 
+/// A line is an image of height 1.
+fn image(sizes: &[usize]) -> [usize; 4] {
+    match *sizes {
+        [images, channels, width] => [images, channels, 1, width],
+        _ => [sizes[0], sizes[1], sizes[2], sizes[3]],
+    }
+}
+
+/// Whether these are all axes but the first two.
+fn is_spatial(axes: &[usize], rank: usize) -> bool {
+    rank > 2 && axes.len() == rank - 2 && (2..rank).all(|axis| axes.contains(&axis))
+}
+
 fn permuted<T: Clone>(values: &[T]) -> Vec<T> {
-    TO_LAST.iter().map(|&axis| values[axis].clone()).collect()
+    to_last(values.len()).iter().map(|&axis| values[axis].clone()).collect()
 }
 
 fn window_last(window: &ReduceWindow) -> ReduceWindow {

@@ -17,7 +17,8 @@ use crate::flat::Flat;
 use crate::kernel::bytes::{Output, Residual};
 use known::Known;
 
-/// A product of bytes. Operands: x in u8 (an image `[images, height, width, channels]`, or rows for a dot), weights in
+/// A product of bytes. Operands: x in u8 (an image `[images, height, width, channels]`, a line is one of height 1, or rows
+/// for a dot), weights in
 /// `i8[outputs, inputs of a group, height, width]`, the zero point of x in i32, what is added to sums (i32), scales, shifts
 /// (f32), perhaps bytes as the results (u8).
 #[derive(Clone, Debug)]
