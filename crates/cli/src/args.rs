@@ -192,6 +192,9 @@ pub struct CompileOptions {
     /// Number format of the model: unchanged if not given
     #[arg(long, value_enum)]
     pub precision: Option<Precision>,
+    /// Composites that stay in f32 at half precision, such as layer_norm,gelu,softmax
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', requires = "precision")]
+    pub keep_f32: Vec<String>,
     /// Copies of the model that run side by side on their own data; as many as the system has chips by
     /// default
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

@@ -4,7 +4,7 @@ use crate::args::{CompileOptions, ModelArgs, Precision};
 use crate::output::read_text;
 use pando_base::{DType, Error, Result, Shape, Tensor};
 use pando_graph::{Module, ValueId, bind_dims, random};
-use pando_lower::with_precision;
+use pando_lower::with_precision_but;
 use pando_onnx::OutputValue;
 use pando_tile::Program;
 use std::path::Path;
@@ -137,7 +137,7 @@ pub fn prepared(module: Module, options: &CompileOptions) -> Result<Module> {
         Some(batch) => bind_batch(module, batch)?,
         None => module,
     };
-    Ok(with_precision(bound, precision(options.precision)))
+    with_precision_but(bound, precision(options.precision), &options.keep_f32)
 }
 
 /// Names of dimensions that say how many items are processed at once.

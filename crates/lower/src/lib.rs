@@ -24,6 +24,7 @@ mod share;
 mod softmax;
 mod sparse;
 mod stages;
+mod widen;
 
 pub use emit::{Emitted, emit};
 pub use fit::{Origin, fit};
@@ -35,6 +36,7 @@ pub use precision::{Precision, with_precision};
 pub use prepare::{inline_calls, prepare, supported};
 pub use sparse::buckets_for;
 pub use stages::{End, Stage, rebalance, split, split_after};
+pub use widen::with_precision_but;
 
 use pando_base::Result;
 use pando_graph::{Module, Op};

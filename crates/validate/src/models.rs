@@ -4,7 +4,7 @@ use crate::errors;
 use crate::resnet::resnet50;
 use pando_base::{DType, Result};
 use pando_graph::{Builder, Module, TensorType};
-use pando_lower::{Options, Precision, buckets_for, with_precision};
+use pando_lower::{Options, Precision, buckets_for, with_precision_but};
 use pando_machine::Machine;
 
 /// Templates; see `data/README.md`.
@@ -40,17 +40,23 @@ const FOLDED_RESNET: &str = "resnet50-folded?batch=";
 const DYNAMIC_SPARSE: &str = "sparse-dynamic?";
 
 /// A model in a precision: a built-in one, as `zoo:NAME?OPTION=VALUE` spells it, `resnet50-folded` or `sparse-dynamic`.
-pub fn model(spec: &str, precision: Precision, machine: &Machine, options: &Options) -> Result<Module> {
+pub fn model(
+    spec: &str,
+    precision: Precision,
+    keep_f32: &[String],
+    machine: &Machine,
+    options: &Options,
+) -> Result<Module> {
     if let Some(sizes) = spec.strip_prefix(DYNAMIC_SPARSE) {
         return dynamic_sparse(spec, sizes, machine, options);
     }
     if let Some(batch) = spec.strip_prefix(FOLDED_RESNET) {
         let batch =
             batch.parse().map_err(|_| errors::bad_series("data", spec, "the batch is not a number"))?;
-        return Ok(with_precision(resnet50(batch)?, precision));
+        return with_precision_but(resnet50(batch)?, precision, keep_f32);
     }
     let (name, options) = pando_zoo::parse(spec)?;
-    Ok(with_precision(pando_zoo::build(name, &options)?, precision))
+    with_precision_but(pando_zoo::build(name, &options)?, precision, keep_f32)
 }
 
 /// `[batch, features]` times a square matrix with so many blocks in each row of blocks.

@@ -112,7 +112,7 @@ fn predict(series: &Series, point: &Point, machine: &Machine) -> Result<Predicti
             work = work.or(Some(pando_lower::model_flops(&module) as f64));
             compiled(&module, machine, &options(partials), series.measures, &mut remark)?
         }
-        Experiment::Model { name, partials, narrow, call, available_memory } => {
+        Experiment::Model { name, partials, narrow, call, available_memory, keep_f32 } => {
             let precision = if *narrow { Precision::F8 } else { Precision::F16 };
             let mut options = options(partials);
             if let &Some(Call { iterations, io_tiles, prefetch }) = call {
@@ -121,7 +121,7 @@ fn predict(series: &Series, point: &Point, machine: &Machine) -> Result<Predicti
             if let &Some(available_memory_proportion) = available_memory {
                 options = Options { available_memory_proportion, ..options };
             }
-            let module = models::model(&series.fill(name, point)?, precision, machine, &options)?;
+            let module = models::model(&series.fill(name, point)?, precision, keep_f32, machine, &options)?;
             compiled(&module, machine, &options, series.measures, &mut remark)?
         }
         Experiment::Host { direction, waiting } => {

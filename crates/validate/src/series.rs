@@ -164,6 +164,9 @@ pub enum Experiment {
         /// Share of a tile's memory for one product's temporary data; the default's if none.
         #[serde(default)]
         available_memory: Option<f64>,
+        /// Composites that stay in f32.
+        #[serde(default)]
+        keep_f32: Vec<String>,
     },
     /// Bytes to or from the host, `bytes` of a point at a time.
     Host {

@@ -115,6 +115,9 @@ pub(crate) const CATALOG: &[Entry] = &[
         clip::text,
     ),
     model("bert-base", BERT, "transformers BertModel", TEXTS, |n| bert::build(n, &bert::BASE)),
+    model("bert-base-qa", BERT, "transformers BertForQuestionAnswering, gelu_new", TEXTS, |n| {
+        bert::question_answering(n, &bert::BASE_BY_TANH)
+    }),
     model("bert-large", BERT, "transformers BertModel", TEXTS, |n| bert::build(n, &bert::LARGE)),
     model("bert-3-layer", BERT, "transformers BertModel", TEXTS, |n| bert::build(n, &bert::THREE_LAYERS)),
     model("gpt2", GPT2, "transformers GPT2LMHeadModel", TEXTS, |n| gpt2::build(n, &gpt2::SMALL)),

@@ -5,7 +5,15 @@ import timm
 import torch
 import torchvision
 from torch import nn
-from transformers import BertConfig, BertModel, CLIPTextConfig, CLIPTextModel, GPT2Config, GPT2LMHeadModel
+from transformers import (
+    BertConfig,
+    BertForQuestionAnswering,
+    BertModel,
+    CLIPTextConfig,
+    CLIPTextModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+)
 from transformers.models.wav2vec2_conformer.configuration_wav2vec2_conformer import Wav2Vec2ConformerConfig
 from transformers.models.wav2vec2_conformer.modeling_wav2vec2_conformer import Wav2Vec2ConformerEncoder
 
@@ -90,22 +98,27 @@ def clip_text():
     return "?batch=2", model, (torch.randint(0, config.vocab_size, (2, 77)),)
 
 
-def bert_case(name, layers, hidden, heads, sequence):
+def bert_case(name, layers, hidden, heads, sequence, kind=BertModel, outputs=("last_hidden_state", "pooler_output")):
     def make():
         config = BertConfig(
-            num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads, intermediate_size=4 * hidden
+            num_hidden_layers=layers,
+            hidden_size=hidden,
+            num_attention_heads=heads,
+            intermediate_size=4 * hidden,
+            hidden_act="gelu" if kind is BertModel else "gelu_new",
         )
         ids = torch.randint(0, config.vocab_size, (2, sequence))
         mask = torch.ones(2, sequence, dtype=torch.long)
         mask[1, sequence // 2 :] = 0
         types = torch.randint(0, 2, (2, sequence))
-        model = Outputs(BertModel(config), ("last_hidden_state", "pooler_output"))
+        model = Outputs(kind(config), outputs)
         return f"?batch=2&sequence={sequence}", model, (ids, mask, types)
 
     CASES[name] = make
 
 
 bert_case("bert-base", 12, 768, 12, 128)
+bert_case("bert-base-qa", 12, 768, 12, 64, BertForQuestionAnswering, ("start_logits", "end_logits"))
 bert_case("bert-large", 24, 1024, 16, 96)
 bert_case("bert-3-layer", 3, 768, 12, 512)
 

@@ -165,6 +165,9 @@ fn what_cannot_be_done_yet_is_said() {
     expect(&pando(&["profile", "tests/ops/program_names.graph", "--system", "mk2"]), 1, &["N"]);
     let proportion = ["profile", model, "--system", "mk2", "--available-memory-proportion", "7"];
     expect(&pando(&proportion), 2, &["between 0 and 1"]);
+    let kept = ["profile", "models/mlp-small.graph", "--system", "tiny4", "--keep-f32", "softmx"];
+    expect(&pando(&kept), 2, &["--precision"]);
+    expect(&pando(&[&kept[..], &["--precision", "f16"]].concat()), 1, &["'softmx'", "softmax"]);
 }
 
 /// Named dimensions are set by `--dim` and `--micro-batch`.

@@ -1,4 +1,5 @@
-//! BERT as in transformers (`BertModel`): the encoder and the pooler, without a head.
+//! BERT as in transformers: the encoder and the pooler without a head (`BertModel`), and the encoder with the head that finds
+//! answers in texts (`BertForQuestionAnswering`).
 
 use crate::net::Net;
 use pando_base::Result;
@@ -8,17 +9,43 @@ pub(crate) struct Bert {
     pub layers: u64,
     pub hidden: u64,
     pub heads: u64,
+    /// GELU by tanh, as TensorFlow's BERT has it.
+    pub by_tanh: bool,
 }
 
-pub(crate) const BASE: Bert = Bert { layers: 12, hidden: 768, heads: 12 };
-pub(crate) const LARGE: Bert = Bert { layers: 24, hidden: 1024, heads: 16 };
+pub(crate) const BASE: Bert = Bert { layers: 12, hidden: 768, heads: 12, by_tanh: false };
+pub(crate) const LARGE: Bert = Bert { layers: 24, hidden: 1024, heads: 16, by_tanh: false };
 pub(crate) const THREE_LAYERS: Bert = Bert { layers: 3, ..BASE };
+
+pub(crate) const BASE_BY_TANH: Bert = Bert { by_tanh: true, ..BASE };
 
 const VOCABULARY: u64 = 30522;
 const MOST_POSITIONS: u64 = 512;
 const EPSILON: f64 = 1e-12;
 
 pub(crate) fn build(n: &mut Net, config: &Bert) -> Result<Vec<ValueId>> {
+    let x = encoder(n, config)?;
+    let pooled = n.scope("pooler", |n| pooler(n, x, config.hidden))?;
+    Ok(vec![x, pooled])
+}
+
+/// Scores of each token as the first and as the last of the answer.
+pub(crate) fn question_answering(n: &mut Net, config: &Bert) -> Result<Vec<ValueId>> {
+    let x = n.scope("bert", |n| encoder(n, config))?;
+    let scores = n.linear("qa_outputs", x, 2)?;
+    let sizes = [n.dim(x, 0), n.dim(x, 1)];
+    ["start_logits", "end_logits"]
+        .into_iter()
+        .enumerate()
+        .map(|(at, name)| {
+            let scores = n.part(scores, 2, at as u64, at as u64 + 1)?;
+            let scores = n.reshape(scores, &sizes)?;
+            Ok(n.named(name, scores))
+        })
+        .collect()
+}
+
+fn encoder(n: &mut Net, config: &Bert) -> Result<ValueId> {
     let (batch, sequence) = (n.size("batch"), n.size_within("sequence", 1, MOST_POSITIONS)?);
     let ids = n.input_ids("input_ids", &[batch, sequence]);
     let mask = n.input_ids("attention_mask", &[batch, sequence]);
@@ -28,8 +55,7 @@ pub(crate) fn build(n: &mut Net, config: &Bert) -> Result<Vec<ValueId>> {
     for index in 0..config.layers {
         x = n.scope(&format!("encoder.layer.{index}"), |n| layer(n, config, x, bias))?;
     }
-    let pooled = n.scope("pooler", |n| pooler(n, x, config.hidden))?;
-    Ok(vec![x, pooled])
+    Ok(x)
 }
 
 fn embeddings(n: &mut Net, config: &Bert, ids: ValueId, types: ValueId) -> Result<ValueId> {
@@ -54,7 +80,7 @@ fn layer(n: &mut Net, config: &Bert, x: ValueId, bias: ValueId) -> Result<ValueI
     })?;
     let inner = n.scope("intermediate", |n| {
         let inner = n.linear("dense", attended, 4 * config.hidden)?;
-        let gelu = n.b.gelu(inner)?;
+        let gelu = if config.by_tanh { n.b.gelu_tanh(inner)? } else { n.b.gelu(inner)? };
         Ok(n.named("gelu", gelu))
     })?;
     n.scope("output", |n| project(n, inner, attended, config.hidden))

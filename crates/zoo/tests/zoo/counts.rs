@@ -45,6 +45,7 @@ fn image_models_have_the_published_counts() {
 fn other_models_have_the_published_parameters() {
     for (name, expected) in [
         ("bert-base", 109_482_240),
+        ("bert-base-qa", 108_893_186),
         ("bert-large", 335_141_888),
         ("gpt2", 124_439_808),
         ("gpt2-medium", 354_823_168),
