@@ -41,6 +41,17 @@ fn ask_for_large_pages(allocation: NonNull<u8>, size: usize) {
 #[cfg(not(target_os = "linux"))]
 fn ask_for_large_pages(_allocation: NonNull<u8>, _size: usize) {}
 
+/// Returns to the system what the allocator keeps of what was freed, such as weights that have been packed: chunks are too
+/// large to be made of it, and a model would be in memory twice.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn let_go() {
+    // SAFETY: touches memory only that nobody owns.
+    unsafe { libc::malloc_trim(0) };
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn let_go() {}
+
 struct Allocation {
     address: NonNull<u8>,
     layout: Layout,
@@ -124,6 +135,7 @@ impl Chunks {
         self.total += bytes;
         let has_room = |chunk: &Chunk| chunk.free.1 - chunk.free.0 >= bytes;
         let at = self.chunks.iter().position(has_room).unwrap_or_else(|| {
+            let_go();
             // As much again as there is.
             let size = self.total.clamp(*CHUNK.start(), *CHUNK.end());
             self.chunks.push(Chunk::new(bytes.max(size)));
