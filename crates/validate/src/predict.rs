@@ -4,7 +4,7 @@
 //! the point's `work` (in the unit's own measure: FLOP, B, bit, items) over those seconds, with the prefixes
 //! k, M, G, T. A graph's work is its floating-point operations if the point does not say.
 
-use crate::series::{Call, Code, Direction, Experiment, Kind, Measures, Point, Series};
+use crate::series::{Call, Code, Direction, Experiment, Kind, Measures, ModelPrecision, Point, Series};
 use crate::{errors, models};
 use pando_base::{DType, Result};
 use pando_graph::Module;
@@ -112,8 +112,12 @@ fn predict(series: &Series, point: &Point, machine: &Machine) -> Result<Predicti
             work = work.or(Some(pando_lower::model_flops(&module) as f64));
             compiled(&module, machine, &options(partials), series.measures, &mut remark)?
         }
-        Experiment::Model { name, partials, narrow, call, available_memory, keep_f32 } => {
-            let precision = if *narrow { Precision::F8 } else { Precision::F16 };
+        Experiment::Model { name, partials, precision, call, available_memory, keep_f32 } => {
+            let precision = match precision {
+                ModelPrecision::F16 => Precision::F16,
+                ModelPrecision::F32 => Precision::F32,
+                ModelPrecision::F8 => Precision::F8,
+            };
             let mut options = options(partials);
             if let &Some(Call { iterations, io_tiles, prefetch }) = call {
                 options = Options { iterations, io_tiles, prefetch, ..options };

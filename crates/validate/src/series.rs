@@ -144,6 +144,16 @@ pub enum Measures {
     Request,
 }
 
+/// Number formats of a model: f8 are operands of products, all else f16.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ModelPrecision {
+    #[default]
+    F16,
+    F32,
+    F8,
+}
+
 /// What is asked of this project's model of the machine.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
@@ -152,13 +162,12 @@ pub enum Experiment {
     Tile(String),
     /// A graph, compiled: a template in `data/programs`. `partials` is the type of partial sums.
     Graph { file: String, partials: String },
-    /// A built-in model, `NAME?OPTION=VALUE&…`, compiled in f16 for one chip.
+    /// A built-in model, `NAME?OPTION=VALUE&…`, compiled for one chip.
     Model {
         name: String,
         partials: String,
-        /// Operands of products in 8 bits.
         #[serde(default)]
-        narrow: bool,
+        precision: ModelPrecision,
         #[serde(default)]
         call: Option<Call>,
         /// Share of a tile's memory for one product's temporary data; the default's if none.

@@ -67,7 +67,7 @@ fn covers(summary: &KindSummary) -> String {
         }
         Kind::Stencil => "2-D and 3-D stencils on one chip",
         Kind::Host => "streams, links and syncs of one chip",
-        Kind::Model => "f16 inference on one chip",
+        Kind::Model => "f16 and f32 inference on one chip",
         Kind::ModelF8 => "inference with f8 products on one chip",
     };
     let sizes = summary.sizes.map_or(String::new(), |(low, high)| format!(", n from {low} to {high}"));

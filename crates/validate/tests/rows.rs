@@ -32,8 +32,10 @@ fn median_errors() {
     assert!(low.median_abs_error <= 0.10, "{low:?}");
     let products = summarize(of(&[Kind::Product]));
     assert!(products.median_abs_error <= 0.10, "{products:?}");
-    let models = summarize(of(&[Kind::Model]));
-    assert!(models.median_abs_error <= 0.20, "{models:?}");
+    for kinds in [&[Kind::Model][..], &[Kind::ModelF8], &[Kind::Model, Kind::ModelF8]] {
+        let models = summarize(of(kinds));
+        assert!(models.median_abs_error <= 0.20, "{models:?}");
+    }
     let programs = summarize(of(&[Kind::Stencil]));
     assert!(programs.median_abs_error <= 0.20, "{programs:?}");
 }
