@@ -18,6 +18,9 @@ use crate::view::Sizes;
 use pando_base::{DType, Id, Result};
 use pando_graph::{Func, FuncId, Module, Node, Op, ReduceWindow, TensorType, ValueId};
 use std::sync::Arc;
+use widen::Widener;
+
+mod widen;
 
 /// Index into [`Flat::values`].
 pub type ValueIndex = usize;
@@ -101,28 +104,40 @@ pub enum Work {
     },
 }
 
-/// A function of a valid module whose dimensions are all known.
+/// A function of a valid module whose dimensions are all known. `widen`: between its parameters and its results floats of
+/// 16 bits are f32, as [`widen`](self::widen) says.
 pub fn flatten(
     module: &Module,
     func: FuncId,
     constants: &mut Constants,
     options: &CompileOptions,
+    widen: bool,
 ) -> Result<Flat> {
-    let mut flattener = Flattener { module, constants, options, flat: Flat::default(), call: None };
+    let mut flattener = Flattener::new(module, constants, options, widen);
+    let func = &module.funcs[func];
+    let types = func.param_types();
+    let params: Vec<ValueIndex> = types.into_iter().map(|ty| flattener.exact(ty)).collect::<Result<_>>()?;
+    let args: Vec<ValueIndex> = params.iter().map(|&param| flattener.wide(param)).collect();
+    let results = flattener.body(func, &args)?.into_iter().zip(func.result_types());
+    let results = results.map(|(value, ty)| flattener.rounded(value, ty.dtype)).collect();
+    Ok(flattener.finish(params, results))
+}
+
+/// As [`flatten`], for the body of a branch or loop, whose values lie between those of the function that runs it.
+fn flatten_inner(
+    module: &Module,
+    func: FuncId,
+    constants: &mut Constants,
+    options: &CompileOptions,
+    widen: bool,
+) -> Result<Flat> {
+    let mut flattener = Flattener::new(module, constants, options, widen);
     let func = &module.funcs[func];
     let types = func.param_types();
     let params: Vec<ValueIndex> = types.into_iter().map(|ty| flattener.value(ty)).collect::<Result<_>>()?;
     let results = flattener.body(func, &params)?;
-    let mut flat = flattener.flat;
-    flat.name_the_nameless();
-    (flat.params, flat.results) = (params, results);
-    let has_unit = options.tile_unit.usable() != TileUnit::None;
-    let flat = if options.fuse {
-        quantised(bytes(flat, has_unit), window_tiles(options.isa).is_some())
-    } else {
-        flat
-    };
-    Ok(blocked(flat))
+    let results = results.into_iter().map(|value| flattener.wide(value)).collect();
+    Ok(flattener.finish(params, results))
 }
 
 struct Flattener<'a> {
@@ -132,13 +147,31 @@ struct Flattener<'a> {
     flat: Flat,
     /// The name of the result of the call that is being written out.
     call: Option<Arc<str>>,
+    widener: Widener,
 }
 
-impl Flattener<'_> {
-    fn value(&mut self, ty: &TensorType) -> Result<ValueIndex> {
-        let sizes = ty.require_shape()?.iter().map(|&size| size as usize).collect();
-        self.flat.values.push(FlatType { dtype: ty.dtype, sizes });
-        Ok(self.flat.values.len() - 1)
+impl<'a> Flattener<'a> {
+    fn new(
+        module: &'a Module,
+        constants: &'a mut Constants,
+        options: &'a CompileOptions,
+        widen: bool,
+    ) -> Flattener<'a> {
+        let widener = Widener::new(widen);
+        Flattener { module, constants, options, flat: Flat::default(), call: None, widener }
+    }
+
+    fn finish(self, params: Vec<ValueIndex>, results: Vec<ValueIndex>) -> Flat {
+        let mut flat = self.flat;
+        flat.name_the_nameless();
+        (flat.params, flat.results) = (params, results);
+        let has_unit = self.options.tile_unit.usable() != TileUnit::None;
+        let flat = if self.options.fuse {
+            quantised(bytes(flat, has_unit), window_tiles(self.options.isa).is_some())
+        } else {
+            flat
+        };
+        blocked(flat)
     }
 
     /// Appends a function's nodes; the calls of a valid module nest a bounded number of times.
@@ -169,7 +202,7 @@ impl Flattener<'_> {
                 let name = self.name(func, node);
                 return self.push(work, operands, &callee.result_types(), name);
             }
-            return match recognise(self.module, callee).filter(|_| self.options.fuse) {
+            return match recognise(self.module, callee, self.widener.is_on()).filter(|_| self.options.fuse) {
                 Some(composite) => {
                     let name = self.name(func, node);
                     self.push(Work::Composite(composite), operands, &callee.result_types(), name)
@@ -180,6 +213,10 @@ impl Flattener<'_> {
         let types = func.operand_types(&node.results);
         let work = self.work(&node.op)?;
         let name = self.name(func, node);
+        if let Op::Bitcast(_) = node.op {
+            let bits = self.rounded(operands[0], func.ty(node.operands[0]).dtype);
+            return self.push(work, vec![bits], &types, name);
+        }
         self.push(work, operands, &types, name)
     }
 
@@ -211,8 +248,18 @@ impl Flattener<'_> {
         types: &[&TensorType],
         name: Arc<str>,
     ) -> Result<Vec<ValueIndex>> {
-        let results: Vec<ValueIndex> = types.iter().map(|ty| self.value(ty)).collect::<Result<_>>()?;
+        let is_weight = widen::moves(&work) && operands.iter().all(|&value| self.is_half(value));
+        let operands = if is_weight { operands } else { self.widened(&work, operands) };
+        // Weights are widened by those that cannot read them as they are.
+        let stays = is_weight || matches!(work, Work::Constant(_));
+        let is_exact = stays || widen::is_exact(&work);
+        let types = types.iter().map(|ty| if is_exact { self.exact(ty) } else { self.value(ty) });
+        let mut results: Vec<ValueIndex> = types.collect::<Result<_>>()?;
+        let work = self.widener.work(work);
         self.flat.nodes.push(FlatNode { work, operands, results: results.clone(), name });
+        if !stays {
+            results = results.into_iter().map(|value| self.wide(value)).collect();
+        }
         Ok(results)
     }
 
@@ -230,7 +277,7 @@ impl Flattener<'_> {
 
     fn inner(&mut self, func: FuncId) -> Result<Box<Flat>> {
         let name = &self.module.funcs[func].name;
-        flatten(self.module, func, self.constants, self.options)
+        flatten_inner(self.module, func, self.constants, self.options, self.widener.is_on())
             .map(Box::new)
             .map_err(|error| errors::in_func(error, name))
     }

@@ -332,7 +332,9 @@ impl Model {
         let bindings = self.bindings(shapes)?;
         let bound = if bindings.is_empty() { None } else { Some(bind_dims(&self.module, &bindings)?) };
         let module = bound.as_ref().unwrap_or(&self.module);
-        let mut flat = flatten(module, self.main, &mut lock(&self.constants), &self.options)?;
+        // State is updated where it lies, in its own type.
+        let widen = self.options.widen && self.num_state == 0;
+        let mut flat = flatten(module, self.main, &mut lock(&self.constants), &self.options, widen)?;
         if self.options.fuse && !self.state.steady.is_empty() {
             flat.hoist(&self.state.steady);
         }

@@ -65,6 +65,8 @@ pub struct CompileOptions {
     pub tile_unit: TileUnit,
     /// Whether ops are computed together. Off is for tests: the same kernels, one op at a time.
     pub fuse: bool,
+    /// Whether floats of 16 bits are f32 between a model's parameters and its results. Models with state never do so.
+    pub widen: bool,
 }
 
 impl CompileOptions {
@@ -86,6 +88,7 @@ impl Default for CompileOptions {
             isa: Isa::detect(),
             tile_unit: TileUnit::detect(),
             fuse: true,
+            widen: true,
         }
     }
 }

@@ -30,10 +30,13 @@ pub enum Activation {
     GeluTanh,
 }
 
-pub fn recognise(module: &Module, func: &Func) -> Option<Composite> {
+/// `widened`: floats of 16 bits are f32.
+pub fn recognise(module: &Module, func: &Func, widened: bool) -> Option<Composite> {
     let types = func.param_types();
-    let all_f32 = types.iter().all(|ty| ty.dtype == DType::F32);
-    if !all_f32 || func.params.is_empty() || func.results.len() != 1 {
+    let same_float = |dtype| types.iter().all(|ty| ty.dtype == dtype);
+    let computed_in_f32 =
+        same_float(DType::F32) || widened && [DType::F16, DType::BF16].into_iter().any(same_float);
+    if !computed_in_f32 || func.params.is_empty() || func.results.len() != 1 {
         return None;
     }
     let same =

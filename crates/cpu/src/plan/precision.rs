@@ -28,8 +28,8 @@ impl Planner<'_> {
                 on_unit.or(word_tiles(isa, Word::I8)).or(word_tiles(isa, Word::I16))
             }
             (_, DType::F16) => f16_tiles(isa),
-            // Products of two bf16 are exact.
-            (DType::BF16, DType::BF16) => self.bf16_tiles(),
+            // Products of two bf16 are exact; a model's bf16 that is f32 between steps is rounded as it is packed.
+            (DType::BF16 | DType::F32, DType::BF16) => self.bf16_tiles(),
             (DType::F32, rhs) if is_summed_in_f32(rhs) && precision == MatmulPrecision::Medium => {
                 self.bf16_tiles()
             }
