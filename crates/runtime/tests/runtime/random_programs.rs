@@ -46,7 +46,9 @@ fn as_program(mut module: Module, state_count: usize) -> Program {
 fn check(module: Module, arguments: &[Tensor]) {
     let state_count = arguments.len().saturating_sub(1).max(1);
     let program = as_program(module, state_count);
-    let plain = pando_cpu::compile(&program.module, &options()).unwrap();
+    // As programs with state are.
+    let plain = pando_cpu::CompileOptions { widen: false, ..options() };
+    let plain = pando_cpu::compile(&program.module, &plain).unwrap();
     let (first, rest) = arguments.split_at(state_count);
     let mut expected = first.to_vec();
     let writes = program.writes.clone();
