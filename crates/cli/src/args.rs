@@ -193,7 +193,7 @@ pub struct CompileOptions {
     #[arg(long, value_enum)]
     pub precision: Option<Precision>,
     /// Composites that stay in f32 at half precision, such as layer_norm,gelu,softmax
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', requires = "precision")]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = parse_name, requires = "precision")]
     pub keep_f32: Vec<String>,
     /// Copies of the model that run side by side on their own data; as many as the system has chips by
     /// default
@@ -331,6 +331,12 @@ pub enum Precision {
 fn split_pair(text: &str) -> Result<(String, &str), String> {
     let (name, value) = text.split_once('=').ok_or_else(|| format!("'{text}' has no '='"))?;
     if name.is_empty() { Err("the name is empty".into()) } else { Ok((name.to_string(), value)) }
+}
+
+/// Of a list, whose commas may have spaces beside them.
+fn parse_name(text: &str) -> Result<String, String> {
+    let name = text.trim();
+    if name.is_empty() { Err("a name is empty".into()) } else { Ok(name.to_string()) }
 }
 
 fn parse_proportion(text: &str) -> Result<f64, String> {

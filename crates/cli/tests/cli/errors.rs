@@ -167,6 +167,10 @@ fn what_cannot_be_done_yet_is_said() {
     expect(&pando(&proportion), 2, &["between 0 and 1"]);
     let kept = ["profile", "models/mlp-small.graph", "--system", "tiny4", "--keep-f32", "softmx"];
     expect(&pando(&kept), 2, &["--precision"]);
+    let softmax =
+        ["profile", "models/mlp-small.graph", "--system", "tiny4", "--precision", "f16", "--keep-f32"];
+    assert_eq!(pando(&[&softmax[..], &[" softmax, softmax"]].concat()).status, 0);
+    expect(&pando(&[&softmax[..], &["softmax,"]].concat()), 2, &["a name is empty"]);
     expect(&pando(&[&kept[..], &["--precision", "f16"]].concat()), 1, &["'softmx'", "softmax"]);
 }
 
