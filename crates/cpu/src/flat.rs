@@ -213,9 +213,9 @@ impl<'a> Flattener<'a> {
         let types = func.operand_types(&node.results);
         let work = self.work(&node.op)?;
         let name = self.name(func, node);
-        if let Op::Bitcast(_) = node.op {
-            let bits = self.rounded(operands[0], func.ty(node.operands[0]).dtype);
-            return self.push(work, vec![bits], &types, name);
+        if widen::reads_type(&node.op) {
+            let exact = self.rounded(operands[0], func.ty(node.operands[0]).dtype);
+            return self.push(work, vec![exact], &types, name);
         }
         self.push(work, operands, &types, name)
     }

@@ -9,7 +9,7 @@ use pando_base::{DType, Tensor};
 use pando_cpu::{Isa, compile};
 use pando_graph::{Module, eval, parse};
 
-/// Convolutions, a residual, a product and its activation, attention, a normalisation.
+/// Convolutions and a residual; products with stored and transposed weights and an activation.
 const BLOCKS: [&str; 2] = [
     "
 const @k: T[32,32,3,3] = normal(seed=1, mean=0, std=0.05)
@@ -84,16 +84,22 @@ fn blocks_of_halves_take_the_steps_of_f32() {
 #[test]
 fn what_is_seen_of_the_type_stays() {
     let text = "
-func @main(%x: f32[3]) -> f32[3], u16[3], f16[3] {
+func @main(%x: f32[3], %n: f16[1], %d: f16[1]) -> f32[3], u16[3], f16[3], i32[1] {
   %h = convert %x : f16[3]
   %y = convert %h : f32[3]
   %b = bitcast %h : u16[3]
-  return %y, %b, %h
+  %s = add %n, %d : f16[1]
+  %i = convert %s : i32[1]
+  return %y, %b, %h, %i
 }";
     let module = parse(text, "test").unwrap();
     let x = Tensor::from_f64(DType::F32, [3], &[1.0 + 2f64.powi(-11) - 2f64.powi(-20), 65520.0, -2.5]);
+    // 2047 + 0.6 is 2048 in f16, and 2047 as an integer if it is not rounded before.
+    let [n, d] = [2047.0, 0.6].map(|number| Tensor::from_f64(DType::F16, [1], &[number]));
+    let inputs = [x, n, d];
     for isa in Isa::available() {
-        let results = run(&module, std::slice::from_ref(&x), &options(isa, 1, true));
+        let results = run(&module, &inputs, &options(isa, 1, true));
+        assert_eq!(results[3].to_f64(), [2048.0]);
         assert_eq!(results[0].to_f64(), [1.0, f64::INFINITY, -2.5]);
         assert_eq!(results[1].to_f64(), [0x3C00 as f64, 0x7C00 as f64, 0xC100 as f64]);
         assert_eq!(results[2].to_f64(), results[0].to_f64());

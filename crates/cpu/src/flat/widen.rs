@@ -18,6 +18,15 @@ fn is_half(dtype: DType) -> bool {
     matches!(dtype, DType::F16 | DType::BF16)
 }
 
+/// Whether the operand's own rounding is seen: in its bits, and as integers, which may be on the other side of it.
+pub(super) fn reads_type(op: &Op) -> bool {
+    match op {
+        Op::Bitcast(_) => true,
+        Op::Convert(to) => to.is_int() || *to == DType::Bool,
+        _ => false,
+    }
+}
+
 /// Whether results must be of the very type that the model says.
 pub(super) fn is_exact(work: &Work) -> bool {
     match work {
@@ -77,10 +86,10 @@ impl Flattener<'_> {
 
     /// Operands as the work reads them: only weights on the right of products are packed from 16 bits.
     pub(super) fn widened(&mut self, work: &Work, operands: Vec<ValueIndex>) -> Vec<ValueIndex> {
-        let is_bits = matches!(work, Work::Op(Op::Bitcast(_)));
+        let is_read = matches!(work, Work::Op(op) if reads_type(op));
         let is_weight = |at: usize| at == 1 && matches!(work, Work::Op(Op::Dot(_)));
         let operands = operands.into_iter().enumerate();
-        operands.map(|(at, value)| if is_bits || is_weight(at) { value } else { self.wide(value) }).collect()
+        operands.map(|(at, value)| if is_read || is_weight(at) { value } else { self.wide(value) }).collect()
     }
 
     pub(super) fn is_half(&self, value: ValueIndex) -> bool {
