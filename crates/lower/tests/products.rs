@@ -290,3 +290,20 @@ fn weights_lie_as_suits_all_their_products() {
     let actual = common::simulate(&compiled, &args).unwrap_or_else(|error| panic!("{error}\n{plan}"));
     compare(&actual, &expected, 1e-2).unwrap_or_else(|error| panic!("{error}\n{plan}"));
 }
+
+/// A word's embedding: one row of a table of 45 MB, which no tile could hold a column of whole.
+#[test]
+fn a_single_row_of_a_large_table_fits() {
+    let text = "
+const @t: f16[30522,768] = normal(seed=1, mean=0, std=0.02)
+func @main(%i: i32[1,1]) -> f16[1,1,768] {
+  %t = constant @t : f16[30522,768]
+  %y = gather %t, %i axis=0 : f16[1,1,768]
+  return %y
+}";
+    let module = pando_graph::parse(text, "test").unwrap();
+    let machine = pando_machine::load("mk2").expect("built in");
+    let compiled = compile(&module, &machine, &Options::default()).unwrap();
+    assert!(compiled.fit.fits, "{:?}", compiled.fit);
+    assert!(compiled.fit.used_bytes < 64 << 10, "{:?}", compiled.fit);
+}

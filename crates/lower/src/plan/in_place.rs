@@ -26,6 +26,10 @@ pub(crate) fn reshaped(source: &Layout, from: &[u64], to: &[u64]) -> Option<Layo
     Some(normalize(&Layout { grid: source.grid, region }, to))
 }
 
+/// Share of a tile that the whole column of a table may take where one of its rows is used: beyond it there is little room
+/// for anything else, and other tiles can look the row up.
+const CROWDED: u64 = 8;
+
 impl Planner<'_> {
     /// Where the source lies if that is spread as far as can be; otherwise where it is used.
     pub(super) fn slice(&mut self, node: &Node) -> Method {
@@ -45,7 +49,7 @@ impl Planner<'_> {
     }
 
     /// One row of a table by its index, where the table lies. A table that lies nowhere yet goes where the row is
-    /// used. Nothing if its rows lie on several tiles.
+    /// used. Nothing if its rows lie on several tiles, or would crowd those where they are used.
     pub(super) fn row(&mut self, axis: usize, node: &Node) -> Option<Method> {
         let (data, index, out) = (node.operands[0], node.operands[1], node.results[0]);
         let (from, to) = (self.shape(data), self.shape(out));
@@ -60,7 +64,13 @@ impl Planner<'_> {
                 let used = self.hint(out).or_else(|| self.peer(out));
                 let used = used.unwrap_or_else(|| self.balanced(&to, self.dtype(out)));
                 let layout = reshaped(&used, &to, &row)?;
-                self.want(data, &with_rows(&layout, axis, &from));
+                let table = with_rows(&layout, axis, &from);
+                let bytes =
+                    Self::largest_lens(&table, &from).iter().product::<u64>() * self.dtype(data).size_bytes();
+                if bytes > self.machine.chip.sram.bytes_per_tile / CROWDED {
+                    return None;
+                }
+                self.want(data, &table);
                 layout
             }
         };
