@@ -41,8 +41,8 @@ fn ask_for_large_pages(allocation: NonNull<u8>, size: usize) {
 #[cfg(not(target_os = "linux"))]
 fn ask_for_large_pages(_allocation: NonNull<u8>, _size: usize) {}
 
-/// Returns to the system what the allocator keeps of what was freed, such as weights that have been packed: chunks are too
-/// large to be made of it, and a model would be in memory twice.
+/// Returns to the system what the allocator keeps of what was freed, such as weights that have been packed: large chunks
+/// are not made of it, and a model would be in memory twice.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn let_go() {
     // SAFETY: touches memory only that nobody owns.
@@ -135,10 +135,12 @@ impl Chunks {
         self.total += bytes;
         let has_room = |chunk: &Chunk| chunk.free.1 - chunk.free.0 >= bytes;
         let at = self.chunks.iter().position(has_room).unwrap_or_else(|| {
-            let_go();
             // As much again as there is.
-            let size = self.total.clamp(*CHUNK.start(), *CHUNK.end());
-            self.chunks.push(Chunk::new(bytes.max(size)));
+            let size = bytes.max(self.total.clamp(*CHUNK.start(), *CHUNK.end()));
+            if size >= LARGE {
+                let_go();
+            }
+            self.chunks.push(Chunk::new(size));
             self.chunks.len() - 1
         });
         let chunk = &mut self.chunks[at];

@@ -105,7 +105,7 @@ pub enum Work {
 }
 
 /// A function of a valid module whose dimensions are all known. `widen`: between its parameters and its results floats of
-/// 16 bits are f32, as [`widen`](self::widen) says.
+/// 16 bits are f32, as `flat/widen.rs` says.
 pub fn flatten(
     module: &Module,
     func: FuncId,
@@ -113,31 +113,10 @@ pub fn flatten(
     options: &CompileOptions,
     widen: bool,
 ) -> Result<Flat> {
-    let mut flattener = Flattener::new(module, constants, options, widen);
-    let func = &module.funcs[func];
-    let types = func.param_types();
-    let params: Vec<ValueIndex> = types.into_iter().map(|ty| flattener.exact(ty)).collect::<Result<_>>()?;
-    let args: Vec<ValueIndex> = params.iter().map(|&param| flattener.wide(param)).collect();
-    let results = flattener.body(func, &args)?.into_iter().zip(func.result_types());
-    let results = results.map(|(value, ty)| flattener.rounded(value, ty.dtype)).collect();
-    Ok(flattener.finish(params, results))
-}
-
-/// As [`flatten`], for the body of a branch or loop, whose values lie between those of the function that runs it.
-fn flatten_inner(
-    module: &Module,
-    func: FuncId,
-    constants: &mut Constants,
-    options: &CompileOptions,
-    widen: bool,
-) -> Result<Flat> {
-    let mut flattener = Flattener::new(module, constants, options, widen);
-    let func = &module.funcs[func];
-    let types = func.param_types();
-    let params: Vec<ValueIndex> = types.into_iter().map(|ty| flattener.value(ty)).collect::<Result<_>>()?;
-    let results = flattener.body(func, &params)?;
-    let results = results.into_iter().map(|value| flattener.wide(value)).collect();
-    Ok(flattener.finish(params, results))
+    let flattener = Flattener::new(module, constants, options, widen);
+    flattener.function(&module.funcs[func], Flattener::exact, |flattener, value, ty| {
+        flattener.rounded(value, ty.dtype)
+    })
 }
 
 struct Flattener<'a> {
@@ -159,6 +138,21 @@ impl<'a> Flattener<'a> {
     ) -> Flattener<'a> {
         let widener = Widener::new(widen);
         Flattener { module, constants, options, flat: Flat::default(), call: None, widener }
+    }
+
+    /// `param`: the value of a parameter; `result`: what becomes of a result.
+    fn function(
+        mut self,
+        func: &Func,
+        param: impl Fn(&mut Self, &TensorType) -> Result<ValueIndex>,
+        result: impl Fn(&mut Self, ValueIndex, &TensorType) -> ValueIndex,
+    ) -> Result<Flat> {
+        let params: Vec<ValueIndex> =
+            func.param_types().into_iter().map(|ty| param(&mut self, ty)).collect::<Result<_>>()?;
+        let args: Vec<ValueIndex> = params.iter().map(|&param| self.wide(param)).collect();
+        let results = self.body(func, &args)?.into_iter().zip(func.result_types());
+        let results = results.map(|(value, ty)| result(&mut self, value, ty)).collect();
+        Ok(self.finish(params, results))
     }
 
     fn finish(self, params: Vec<ValueIndex>, results: Vec<ValueIndex>) -> Flat {
@@ -277,7 +271,10 @@ impl<'a> Flattener<'a> {
 
     fn inner(&mut self, func: FuncId) -> Result<Box<Flat>> {
         let name = &self.module.funcs[func].name;
-        flatten_inner(self.module, func, self.constants, self.options, self.widener.is_on())
+        let (module, widen) = (self.module, self.widener.is_on());
+        // Its values lie between those of the function that runs it.
+        Flattener::new(module, self.constants, self.options, widen)
+            .function(&module.funcs[func], Flattener::value, |flattener, value, _| flattener.wide(value))
             .map(Box::new)
             .map_err(|error| errors::in_func(error, name))
     }

@@ -50,18 +50,23 @@ fn with_floats(module: Module, to: DType) -> Module {
         convert(&mut constant.dtype);
     }
     for (_, func) in out.funcs.iter_mut() {
-        func.values.iter_mut().for_each(|(_, value)| convert(&mut value.ty.dtype));
-        for (_, node) in func.nodes.iter_mut() {
-            match &mut node.op {
-                Op::Iota { dtype, .. } | Op::Random { dtype, .. } | Op::Convert(dtype) => convert(dtype),
-                Op::Dot(Dot { dtype: Some(dtype), .. }) | Op::Conv(Conv { dtype: Some(dtype), .. }) => {
-                    convert(dtype)
-                }
-                _ => {}
-            }
-        }
+        retype(func, convert);
     }
     out
+}
+
+/// Changes the types of a function's values, and those that its operations name.
+pub(crate) fn retype(func: &mut Func, change: impl Fn(&mut DType)) {
+    func.values.iter_mut().for_each(|(_, value)| change(&mut value.ty.dtype));
+    for (_, node) in func.nodes.iter_mut() {
+        match &mut node.op {
+            Op::Iota { dtype, .. } | Op::Random { dtype, .. } | Op::Convert(dtype) => change(dtype),
+            Op::Dot(Dot { dtype: Some(dtype), .. }) | Op::Conv(Conv { dtype: Some(dtype), .. }) => {
+                change(dtype)
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Operands of products as f143. Each constant gets the power of two at which its largest element just fits;

@@ -1,11 +1,9 @@
 //! Composites that stay in f32 while the model around them has half precision, as users keep normalisations. In: a
 //! valid module. Out: the model in half precision with f32 in the bodies asked for, and conversions around their calls.
 
-use crate::precision::{Precision, with_precision};
+use crate::precision::{Precision, retype, with_precision};
 use pando_base::{DType, Error, Result, SideTable};
-use pando_graph::{
-    Const, ConstData, ConstId, Conv, Dot, Func, FuncId, Module, Node, Op, TensorType, ValueId,
-};
+use pando_graph::{Const, ConstData, ConstId, Func, FuncId, Module, Node, Op, TensorType, ValueId};
 use std::collections::BTreeSet;
 
 /// The model in a precision, but for the bodies of the composites with these names and all that they call, which are
@@ -70,19 +68,12 @@ fn constants(func: &Func) -> impl Iterator<Item = ConstId> {
 
 /// A body as it was, with constants of its own, in f32.
 fn in_full(module: &mut Module, mut func: Func, constants: Vec<Const>) -> Func {
+    retype(&mut func, widened);
     let mut constants = constants.into_iter();
-    func.values.iter_mut().for_each(|(_, value)| widened(&mut value.ty.dtype));
     for (_, node) in func.nodes.iter_mut() {
-        match &mut node.op {
-            Op::Iota { dtype, .. } | Op::Random { dtype, .. } | Op::Convert(dtype) => widened(dtype),
-            Op::Dot(Dot { dtype: Some(dtype), .. }) | Op::Conv(Conv { dtype: Some(dtype), .. }) => {
-                widened(dtype)
-            }
-            Op::Constant(id) => {
-                let constant = constants.next().expect("a constant a node");
-                *id = module.consts.push(wide_constant(constant));
-            }
-            _ => {}
+        if let Op::Constant(id) = &mut node.op {
+            let constant = constants.next().expect("a constant a node");
+            *id = module.consts.push(wide_constant(constant));
         }
     }
     func

@@ -1,8 +1,8 @@
 //! Functions of whole rows of f32: softmax and the norms, a few passes over a row that stays in the L1 cache.
 //! Sums have [`LANES`] partial sums at every level, so all levels give the same bits; but of softmax (`softmax.rs`).
 //!
-//! The floor is L1 for the norms: a row of 768 takes some 150 cycles to read three times and write once. One division a row: a product with the
-//! reciprocal errs by one more ulp at most, and a division of 16 elements takes 18 cycles.
+//! The floor is L1 for the norms: a row of 768 takes some 150 cycles to read three times and write once. One division
+//! a row: a product with the reciprocal errs by one more ulp at most, and a division of 16 elements takes 18 cycles.
 
 #![allow(unsafe_code)]
 

@@ -26,7 +26,7 @@ pub(crate) fn reshaped(source: &Layout, from: &[u64], to: &[u64]) -> Option<Layo
     Some(normalize(&Layout { grid: source.grid, region }, to))
 }
 
-/// Share of a tile that the whole column of a table may take where one of its rows is used: beyond it there is little room
+/// A tile's part of a table may take one in so many of its bytes where one row is used: beyond it there is little room
 /// for anything else, and other tiles can look the row up.
 const CROWDED: u64 = 8;
 

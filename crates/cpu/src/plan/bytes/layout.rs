@@ -1,6 +1,6 @@
-//! Where channels come last, of images and of lines (one spatial axis). Products of bytes make images so; elementwise ops, windows, padding, slices, concatenations
-//! and reductions of whole images go on with them, and to everything after this pass they are tensors like any other.
-//! Other users get the plain form, transposed once.
+//! Where channels come last, of images and of lines (one spatial axis). Products of bytes make images so; elementwise
+//! ops, windows, padding, slices, concatenations and reductions of whole images go on with them, and to everything after
+//! this pass they are tensors like any other. Other users get the plain form, transposed once.
 //!
 //! Signed codes are held as unsigned ones, 128 more, which is what kernels multiply: so a value may exist in four forms.
 
